@@ -140,30 +140,9 @@ def summing_loops(
 ) -> tuple[dict[str, str], str, int]:
     """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
 
-    Parameters
-    ----------
-    layout : Layout
-        Of the arguments; some outputs do not span all dimensions.
-    dtype : str
-        The compute dtype.
-    element, entry : str
-        The names of the functions. The element function takes the indices that `Layout.indexed` lists, the place in
-        the tile, and the pointers, those to terms in the place of those to sums.
-    params, stored : sequence of str
-        The names of inputs and outputs.
-    indices : sequence of str
-        The name of the index of each address class.
-    names : Names
-        The names that are taken.
-
-    Returns
-    -------
-    dict of str to str
-        Helper functions, texts by name.
-    str
-        The text of the entry.
-    int
-        How many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
+    The element function takes the indices that `Layout.indexed` lists, the place in the tile, and the pointers, those
+    to terms in the place of those to sums. Returned are helper functions, texts by name; the text of the entry; and how
+    many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
     """
     summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
     compensated = dtype == "float64"

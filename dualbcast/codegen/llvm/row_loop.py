@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.names import names_in, uses
-from dualbcast.codegen.llvm.typed_values import LINE, WORD, Typed, masked_load, masked_store, word
-from dualbcast.codegen.llvm.unit import Countdown, Unit, cost
+from dualbcast.codegen.llvm.typed_values import Typed
+from dualbcast.codegen.llvm.unit import Countdown, Unit, cost, uses
 from dualbcast.codegen.llvm.vectorize import Access, Along, VectorBody
-from dualbcast.codegen.values import PLACE, TYPES, Lanes, splat
+from dualbcast.codegen.values import INDEX, LINE, PLACE, TYPES, Lanes, masked_load, masked_store, splat, word
 
 # The symbol of the function.
 WHOLE = "dualbcast_whole"
@@ -33,22 +32,10 @@ _MOST_STATEMENTS = 512
 
 
 class RowLoop:
-    """A loop over a row.
+    """A loop over a row, whose body is a call of the element function.
 
-    Parameters
-    ----------
-    unit : Unit
-    loop : ast.For
-        Its body is a call of the element function.
-    params : dict of str to str
-        The names that its body uses from around it, and their types: the parameters of the function after the bounds.
-    at_once : int
-        The elements of a vector.
-
-    Attributes
-    ----------
-    element : ast.FunctionDef
-        The element function.
+    `params` are the names that its body uses from around it, and their types: the parameters of the function after the
+    bounds. A vector has `at_once` elements.
     """
 
     def __init__(self, unit: Unit, loop: ast.For, params: dict[str, str], at_once: int) -> None:
@@ -59,7 +46,7 @@ class RowLoop:
                 raise SyntaxError(f"a loop over a row calls an element function: {ast.unparse(loop)}")
         self.unit, self.params, self.at_once = unit, params, at_once
         self._arguments = dict(zip([each.arg for each in self.element.args.args], arguments, strict=True))
-        self._along = {name for name, argument in self._arguments.items() if place in names_in(argument, set())}
+        self._along = {name for name, argument in self._arguments.items() if place in uses([argument]).names}
         self._size = sum(isinstance(each, ast.stmt) for each in ast.walk(self.element))
 
     def write(self, symbol: str, streamed: Collection[str]) -> tuple[ir.Function, dict[str, Access]]:
@@ -103,7 +90,7 @@ class RowLoop:
             if not (written or calls or names & varying or assigned & mentioned):
                 line.block([stmt])
                 continue
-            if is_small and isinstance(stmt, ast.If) and not names_in(stmt.test, set()) & varying:
+            if is_small and isinstance(stmt, ast.If) and not uses([stmt.test]).names & varying:
                 before, rest = line.values, statements[position + 1 :]
                 sides = [line.builder.append_basic_block() for _ in range(2)]
                 line.builder.cbranch(line.test(stmt.test), *sides)
@@ -123,7 +110,7 @@ class RowLoop:
         before, body = builder.block, builder.append_basic_block()
         builder.branch(body)
         builder.position_at_end(body)
-        first = builder.phi(WORD)
+        first = builder.phi(INDEX)
         first.add_incoming(low, before)
         line.values |= self._given(line, {self._place: Along(first)}, self._along)
         line.block(statements)
@@ -150,7 +137,7 @@ def write_ends(row: RowLoop, whole: ir.Function, accesses: dict[str, Access]) ->
     builder, (low, high, *given) = ir.IRBuilder(function.append_basic_block()), function.args
     values, at_once = row.parameters(function), row.at_once
     line = VectorBody(row.unit, builder, values, row.element.name, at_once)
-    lanes = ir.Constant(Lanes(WORD, at_once), [*range(at_once)])
+    lanes = ir.Constant(Lanes(INDEX, at_once), [*range(at_once)])
     mask = builder.icmp_unsigned("<", lanes, splat(builder, builder.sub(high, low), at_once))
     # On the stack all arrays begin with the first of the elements, which lie side by side.
     handed: dict[str, ir.Value] = {}

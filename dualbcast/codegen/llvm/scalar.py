@@ -8,40 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.expressions import Expressions
-from dualbcast.codegen.llvm.names import assigned_names
+from dualbcast.codegen.llvm.expressions import Expressions, Loop
 from dualbcast.codegen.llvm.row_loop import LEFT, WHOLE, RowLoop, write_ends
-from dualbcast.codegen.llvm.typed_values import LINE, WORD, Typed, binary, word
-from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.llvm.typed_values import Typed
+from dualbcast.codegen.llvm.unit import Unit, uses
 from dualbcast.codegen.llvm.vectorize import Access
-from dualbcast.codegen.values import TYPES
-
-
-class _Loop(NamedTuple):
-    """The blocks that `continue` and `break` go to."""
-
-    again: ir.Block
-    after: ir.Block
+from dualbcast.codegen.values import INDEX, LINE, TYPES, word
 
 
 class ScalarBody(Expressions):
-    """Writes one function.
-
-    Parameters
-    ----------
-    unit : Unit
-    function : llvmlite.ir.Function
-        An empty one.
-    node : ast.FunctionDef
-        Its text.
-    dtypes : sequence of str
-        The types of its parameters, as of `Typed`.
-    """
+    """Writes one function, an empty one, from its text; `dtypes` are the types of its parameters, as of `Typed`."""
 
     def __init__(self, unit: Unit, function: ir.Function, node: ast.FunctionDef, dtypes: Sequence[str]) -> None:
         self.unit, self.function = unit, node.name
@@ -49,11 +29,11 @@ class ScalarBody(Expressions):
         self.start = ir.IRBuilder(function.append_basic_block())
         self._first = function.append_basic_block()
         self.builder = ir.IRBuilder(self._first)
-        self._loops: list[_Loop] = []
+        self.loops = []
         arguments = zip(node.args.args, function.args, dtypes, strict=False)
         self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
         self._variables: dict[str, Typed] = {}
-        for name in [*self.values.keys() & assigned_names(node)]:
+        for name in [*self.values.keys() & uses(node.body).assigned]:
             self.assign(name, self.values.pop(name))
 
     def finish(self) -> None:
@@ -61,40 +41,6 @@ class ScalarBody(Expressions):
         self.start.branch(self._first)
 
     # --- statements ----------------------------------------------------------------------------------------------
-
-    def block(self, statements: Sequence[ast.stmt]) -> None:
-        for stmt in statements:
-            match stmt:
-                case ast.Assign(targets=[target], value=value):
-                    self.put(target, self.expression(value))
-                case ast.AugAssign(target=target, op=op, value=value):
-                    self.put(target, binary(self.builder, op, self.expression(target), self.expression(value)))
-                case ast.Expr(value=ast.Call() as call):
-                    self.call(call)
-                case ast.If():
-                    self.if_(stmt)
-                case ast.While(orelse=[]):
-                    self.while_(stmt)
-                case ast.For(orelse=[]):
-                    self.for_(stmt)
-                case ast.Break():
-                    self.builder.branch(self._loops[-1].after)
-                case ast.Continue():
-                    self.builder.branch(self._loops[-1].again)
-                case ast.Pass():
-                    pass
-                case _:
-                    raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
-
-    def put(self, target: ast.expr, value: Typed) -> None:
-        """Give a variable, or an element of an array, a value."""
-        match target:
-            case ast.Name(name):
-                self.assign(name, value)
-            case ast.Subscript(array, index):
-                self.store(self.expression(array), self.expression(index), value)
-            case _:
-                raise SyntaxError(f"nothing is assigned to {ast.unparse(target)}")
 
     def assign(self, name: str, value: Typed) -> None:
         """Give a variable a value, whose type is that of its first value. Of a pointer there is one value."""
@@ -123,13 +69,13 @@ class ScalarBody(Expressions):
 
     def while_(self, stmt: ast.While) -> None:
         head, body, after = self._new_block(), self._new_block(), self._new_block()
-        units = self.unit.polling.units(self.function, stmt)
+        units = self.unit.units(self.function, stmt)
         self.builder.branch(head)
         self.builder.position_at_end(head)
         self.builder.cbranch(self.test(stmt.test), body, after)
         self.builder.position_at_end(body)
         again = self._new_block() if units else head
-        self._iteration(_Loop(again, after), stmt.body)
+        self._iteration((again, after), stmt.body)
         if units:
             self.builder.position_at_end(again)
             self.counted.iterate(self.builder, units, head, after)
@@ -145,22 +91,22 @@ class ScalarBody(Expressions):
         builder = self.builder
         # By ones the target itself is counted, which a vectoriser knows best; else the iterations are.
         first, end = (start, stop) if step == 1 else (word(0), self.iteration_count(start, stop, step))
-        counted = self.start.alloca(WORD)
+        counted = self.start.alloca(INDEX)
         builder.store(first, counted)
         head, body, again, after = (self._new_block() for _ in range(4))
         builder.branch(head)
         builder.position_at_end(head)
-        at = builder.load(counted, typ=WORD)
+        at = builder.load(counted, typ=INDEX)
         # From the lowest number to the highest there are more iterations than an int64 can count.
         compared = builder.icmp_signed if step == 1 else builder.icmp_unsigned
         builder.cbranch(compared("<", at, end), body, after)
         builder.position_at_end(body)
         value = at if step == 1 else builder.add(start, builder.mul(at, word(step)))
         self.assign(name, Typed(value, "int64"))
-        self._iteration(_Loop(again, after), stmt.body)
+        self._iteration((again, after), stmt.body)
         builder.position_at_end(again)
         builder.store(builder.add(at, word(1), flags=["nsw" if step == 1 else "nuw"]), counted)
-        units = self.unit.polling.units(self.function, stmt)
+        units = self.unit.units(self.function, stmt)
         if units:
             self.counted.iterate(builder, units, head, after)
         else:
@@ -169,11 +115,11 @@ class ScalarBody(Expressions):
                 self._leave_scalar(back)
         builder.position_at_end(after)
 
-    def _iteration(self, loop: _Loop, body: Sequence[ast.stmt]) -> None:
-        self._loops.append(loop)
+    def _iteration(self, loop: Loop, body: Sequence[ast.stmt]) -> None:
+        self.loops.append(loop)
         self.block(body)
-        self._loops.pop()
-        self._go_on(loop.again)
+        self.loops.pop()
+        self._go_on(loop[0])
 
     def _leave_scalar(self, back: ir.Instruction) -> None:
         """Keep LLVM's vectoriser from a loop over a row, whose body it may look at for minutes (see
@@ -224,7 +170,7 @@ class ScalarBody(Expressions):
         index = builder.mul(first, given[stride].value) if stride else first
         index = builder.add(given[offset].value, index) if offset else index
         address = builder.gep(given[output].value, [index])
-        ahead = builder.and_(builder.neg(builder.ptrtoint(address, WORD)), word(LINE - 1))
+        ahead = builder.and_(builder.neg(builder.ptrtoint(address, INDEX)), word(LINE - 1))
         low = builder.add(first, builder.udiv(ahead, word(itemsize)))
         is_long = builder.icmp_signed(">", builder.sub(end, first), word(8 * at_once))
         return builder.select(is_long, low, first)
