@@ -32,8 +32,15 @@ def llvm_type(dtype: str, lanes: int = 0) -> ir.Type:
     return Lanes(TYPES[dtype], lanes) if lanes else TYPES[dtype]
 
 
-_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+# LLVM's instructions of operators.
+_FLOAT_OPERATORS = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_BIT_OPERATORS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_OPERATORS: dict[str, dict[type[ast.operator], str]] = {
+    "float32": _FLOAT_OPERATORS,
+    "float64": _FLOAT_OPERATORS,
+    "int64": {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", **_BIT_OPERATORS},
+    "bool": _BIT_OPERATORS,
+}
 
 
 def unary(builder: ir.IRBuilder, op: ast.unaryop, operand: Typed) -> Typed:
@@ -55,23 +62,15 @@ def binary(builder: ir.IRBuilder, op: ast.operator, left: Typed, right: Typed) -
     left, right = _promoted(builder, left, right)
     dtype, kind = left.dtype, type(op)
     numbers = left.value, right.value
-    if dtype in FLOATS:
-        if kind in _ARITHMETIC:
-            return Typed(getattr(builder, f"f{_ARITHMETIC[kind]}")(*numbers), dtype)
-        if kind is ast.Div:
-            return Typed(builder.fdiv(*numbers), dtype)
-    if dtype == "int64":
-        if kind in _ARITHMETIC:
-            return Typed(getattr(builder, _ARITHMETIC[kind])(*numbers), dtype)
-        if kind in (ast.FloorDiv, ast.Mod):
-            size = abs(divisor) if isinstance(divisor, int) else 0
-            is_power_of_2 = size > 1 and not size & (size - 1)
-            pair = _divided_by_power(builder, left.value, divisor) if is_power_of_2 else _divided(builder, *numbers)
-            return Typed(pair[kind is ast.Mod], dtype)
-        if kind in (ast.LShift, ast.RShift):
-            return Typed(_shifted(builder, *numbers, left=kind is ast.LShift), dtype)
-    if kind in _BITS and dtype in ("int64", "bool"):
-        return Typed(getattr(builder, _BITS[kind])(*numbers), dtype)
+    if kind in _OPERATORS.get(dtype, ()):
+        return Typed(getattr(builder, _OPERATORS[dtype][kind])(*numbers), dtype)
+    if dtype == "int64" and kind in (ast.FloorDiv, ast.Mod):
+        size = abs(divisor) if isinstance(divisor, int) else 0
+        is_power_of_2 = size > 1 and not size & (size - 1)
+        pair = _divided_by_power(builder, left.value, divisor) if is_power_of_2 else _divided(builder, *numbers)
+        return Typed(pair[kind is ast.Mod], dtype)
+    if dtype == "int64" and kind in (ast.LShift, ast.RShift):
+        return Typed(_shifted(builder, *numbers, left=kind is ast.LShift), dtype)
     raise TypeError(f"no {kind.__name__} of type {dtype}")
 
 

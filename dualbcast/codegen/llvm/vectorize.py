@@ -107,23 +107,16 @@ class VectorBody(Expressions):
         lanes = test.type.count
         before = {name: spread(builder, self.values[name], lanes) for name in self.values if name in assigned}
         self.values |= before
-        start, inside, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        inside, skip, after = (builder.append_basic_block() for _ in range(3))
         left = dict(self.values)
-        builder.cbranch(any_of(builder, here), inside, after)
+        builder.cbranch(any_of(builder, here), inside, skip)
         builder.position_at_end(inside)
         self.is_split = True
         self.block(body)
         self.here, self.is_split = around, was_split
-        changed = {name: select(builder, here, self.values[name], old) for name, old in before.items()}
-        end = builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        for name, old in before.items():
-            phi = builder.phi(old.value.type)
-            phi.add_incoming(old.value, start)
-            phi.add_incoming(changed[name].value, end)
-            left[name] = Typed(phi, old.dtype)
-        self.values = left
+        versions = [(select(builder, here, self.values[name], old), old) for name, old in before.items()]
+        merged = self.merged(versions, [builder.block, skip], after)
+        self.values = left | dict(zip(before, merged, strict=True))
 
     def among_these(self, test: ir.Value) -> ir.Value:
         """A test that is false for elements that do not come here. It is a select, since the test may be undefined for
@@ -188,7 +181,7 @@ class VectorBody(Expressions):
         """A loop, in which the values of `carried` names change, all of which have a value before.
 
         `iteration` writes an iteration and gives whether there is another one. `runs` says whether there is a first
-        one; it is None if there is.
+        one; if it is None there is, and names that the loop assigns first have a value after it.
         """
         builder, units = self.builder, self.unit.units(self.function, stmt)
         before = self.values | self.spread_out(carried, varying_after(stmt.body, self.varying()))
@@ -215,19 +208,15 @@ class VectorBody(Expressions):
         else:
             builder.cbranch(goes_on, body, after)
         builder.position_at_end(after)
-        for name, phi in phis.items():
-            phi.add_incoming(before[name].value, start)
-            for back in backs:
-                phi.add_incoming(left[name].value, back)
-        self.values = left
-        if runs is not None:
-            self.values = dict(before)
-            for name, phi in phis.items():
-                last = builder.phi(phi.type)
-                last.add_incoming(before[name].value, start)
-                for leave in leaves:
-                    last.add_incoming(left[name].value, leave)
-                self.values[name] = Typed(last, before[name].dtype)
+        # At the head of the loop, and after it.
+        last = {} if runs is None else {name: builder.phi(phi.type) for name, phi in phis.items()}
+        for merged, blocks in ((phis, backs), (last, leaves)):
+            for name, phi in merged.items():
+                phi.add_incoming(before[name].value, start)
+                for block in blocks:
+                    phi.add_incoming(left[name].value, block)
+        self.values = left if runs is None else dict(before)
+        self.values |= {name: Typed(phi, before[name].dtype) for name, phi in last.items()}
 
     def spread_out(self, names: Sequence[str], wanted: Container[str]) -> dict[str, Typed]:
         """The wanted values among some as vectors."""

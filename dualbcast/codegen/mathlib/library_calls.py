@@ -198,19 +198,17 @@ def _of_all(library: Emit, x: Value, y: Value) -> Value:
     return ((y == 0.0) | (x == 1.0)).choose(one, power)
 
 
-# Of a number: whether it is in the range; and a function that writes the value if it is not.
-_Known = Callable[[Value], tuple[Value, Callable[[], Value]]]
+def _within(inside: Emit, beyond: Emit, harmless: float) -> Callable[[Emit], Emit]:
+    """Around a function that takes long outside of a range: there it gets a harmless number, and `beyond` its value."""
 
-
-def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
     def around(library: Emit) -> Emit:
         def emit(x: Value) -> Value:
             if not x.is_vector:
                 return library(x)
-            is_inside, beyond = known(x)
+            is_inside = inside(x)
 
             def some() -> Value:
-                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond())
+                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
 
             return instead(~is_inside, lambda: library(x), some)
 
@@ -219,59 +217,47 @@ def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
     return around
 
 
-def _logarithm(pole: float) -> _Known:
-    """Of more than a pole, where it is -inf. (Infinity takes twice as long, and a second test would cost all.)"""
-
-    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
-        is_pole = x == pole
-        return x > pole, lambda: is_pole.choose(x.constant(-math.inf), math.nan)
-
-    return known
+def _nan(x: Value) -> Value:
+    return x.constant(math.nan)
 
 
-def _otherwise_nan(is_inside: Callable[[Value], Value]) -> _Known:
-    return lambda x: (is_inside(x), lambda: x.constant(math.nan))
+def _at_pole(x: Value, pole: float) -> Value:
+    return (x == pole).choose(x.constant(-math.inf), math.nan)
 
 
-def _below_one(x: Value) -> tuple[Value, Callable[[], Value]]:
-    size = absolute(x)
-
-    def beyond() -> Value:
-        infinite = copysign(x.constant(math.inf), x)
-        return (size == 1.0).choose(infinite, math.nan)
-
-    return size < 1.0, beyond
+def _atanh_beyond(x: Value) -> Value:
+    infinite = copysign(x.constant(math.inf), x)
+    return (absolute(x) == 1.0).choose(infinite, math.nan)
 
 
-def _up_to(float32: float, float64: float, even: bool = False) -> _Known:
-    """Of what is less than so much in absolute value, from where on the value is infinite, with the number's sign."""
-
-    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
-        size = absolute(x)
-        is_inside = size < for_format(x, float32, float64)
-        return is_inside, lambda: (size if even else x) * math.inf
-
-    return known
-
-
-def _exp2(x: Value) -> tuple[Value, Callable[[], Value]]:
+def _exp2_is_ordinary(x: Value) -> Value:
     form = format_of(x)
     is_above = x > -form.bias - form.fraction - 1
-    return is_above & (x < form.bias + 1), lambda: (x < 0.0).choose(0.0, x * math.inf)
+    return is_above & (x < form.bias + 1)
 
 
+def _is_at_most_one(x: Value) -> Value:
+    return absolute(x) <= 1.0
+
+
+def _has_finite_exp(x: Value) -> Value:
+    return absolute(x) < for_format(x, 90.0, 711.0)
+
+
+# Of more than a pole. (Infinity takes twice as long, and a second test would cost all.)
+_LOGARITHM = _within(lambda x: x > 0.0, lambda x: _at_pole(x, 0.0), 1.0)
 # The code around the library's function of vectors.
 AROUND: dict[str, Callable[[Emit], Emit]] = {
     "pow": of_any_base,
-    "exp2": _within(_exp2, 0.0),
-    "log2": _within(_logarithm(0.0), 1.0),
-    "log10": _within(_logarithm(0.0), 1.0),
-    "log1p": _within(_logarithm(-1.0), 0.0),
-    "asin": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
-    "acos": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
-    "atanh": _within(_below_one, 0.0),
-    "acosh": _within(_otherwise_nan(lambda x: x >= 1.0), 2.0),
-    "sinh": _within(_up_to(90.0, 711.0), 0.0),
-    "cosh": _within(_up_to(90.0, 711.0, even=True), 0.0),
-    "tan": _within(_otherwise_nan(lambda x: absolute(x) < math.inf), 0.0),
+    "exp2": _within(_exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
+    "log2": _LOGARITHM,
+    "log10": _LOGARITHM,
+    "log1p": _within(lambda x: x > -1.0, lambda x: _at_pole(x, -1.0), 0.0),
+    "asin": _within(_is_at_most_one, _nan, 0.0),
+    "acos": _within(_is_at_most_one, _nan, 0.0),
+    "atanh": _within(lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
+    "acosh": _within(lambda x: x >= 1.0, _nan, 2.0),
+    "sinh": _within(_has_finite_exp, lambda x: x * math.inf, 0.0),
+    "cosh": _within(_has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
+    "tan": _within(lambda x: absolute(x) < math.inf, _nan, 0.0),
 }
