@@ -13,13 +13,12 @@ import ast
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.typed_values import Typed
 from dualbcast.codegen.llvm.unit import Countdown, Unit, cost, uses
 from dualbcast.codegen.llvm.vectorize import Access, Along, VectorBody
-from dualbcast.codegen.values import INDEX, LINE, PLACE, TYPES, Lanes, masked_load, masked_store, splat, word
+from dualbcast.codegen.values import INDEX, LINE, PLACE, Lanes, masked_load, masked_store, splat, word
 
 # The symbol of the function.
 WHOLE = "dualbcast_whole"
@@ -148,7 +147,7 @@ def write_ends(row: RowLoop, whole: ir.Function, accesses: dict[str, Access]) ->
             if parameter:
                 index = line.binary(operator, index, values[parameter])
                 handed[parameter] = word(on_stack)
-        number = _number(values[name])
+        number = values[name].number
         places[name], rooms[name] = index, builder.alloca(Lanes(number, at_once))
         rooms[name].align = LINE
         handed[name] = builder.bitcast(rooms[name], number.as_pointer())
@@ -157,7 +156,7 @@ def write_ends(row: RowLoop, whole: ir.Function, accesses: dict[str, Access]) ->
     builder.call(whole, [word(0), word(at_once), *[handed.get(value.name, value) for value in given]])
     for name, access in accesses.items():
         if access.stores:
-            computed = builder.load(rooms[name], align=LINE, typ=Lanes(_number(values[name]), at_once))
+            computed = builder.load(rooms[name], align=LINE, typ=Lanes(values[name].number, at_once))
             _store(line, values[name], places[name], mask, computed)
     builder.ret_void()
     return function
@@ -165,10 +164,10 @@ def write_ends(row: RowLoop, whole: ir.Function, accesses: dict[str, Access]) ->
 
 def _loaded(line: VectorBody, pointer: Typed, index: Along, mask: ir.Value) -> ir.Value:
     """The elements of an array that the mask has, and the first element in the other places."""
-    builder, address, number = line.builder, line.element(pointer, index), _number(pointer)
+    builder, address, number = line.builder, line.element(pointer, index), pointer.number
     vector = splat(builder, builder.load(address, typ=number), line.at_once)
     if index.step is None:
-        return masked_load(builder, address, _itemsize(pointer), mask, vector)
+        return masked_load(builder, address, pointer.itemsize, mask, vector)
     for lane in range(1, line.at_once):
         place = ir.Constant(PLACE, lane)
         ahead = builder.mul(index.step, word(lane))
@@ -182,17 +181,9 @@ def _store(line: VectorBody, pointer: Typed, index: Along, mask: ir.Value, compu
     """Store the elements that the mask has."""
     builder = line.builder
     if index.step is None:
-        masked_store(builder, computed, line.element(pointer, index), _itemsize(pointer), mask)
+        masked_store(builder, computed, line.element(pointer, index), pointer.itemsize, mask)
         return
     for lane in range(line.at_once):
         place = ir.Constant(PLACE, lane)
         with builder.if_then(builder.extract_element(mask, place)):
             builder.store(builder.extract_element(computed, place), line.of_lane(pointer, index, lane))
-
-
-def _number(pointer: Typed) -> ir.Type:
-    return TYPES[pointer.dtype[1:]]
-
-
-def _itemsize(pointer: Typed) -> int:
-    return int(np.dtype(pointer.dtype[1:]).itemsize)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.expressions import Expressions, Loop
@@ -33,7 +32,8 @@ class ScalarBody(Expressions):
         arguments = zip(node.args.args, function.args, dtypes, strict=False)
         self.values = {each.arg: Typed(value, dtype) for each, value, dtype in arguments}
         self._variables: dict[str, Typed] = {}
-        for name in [*self.values.keys() & uses(node.body).assigned]:
+        assigned = uses(node.body).assigned
+        for name in [name for name in self.values if name in assigned]:
             self.assign(name, self.values.pop(name))
 
     def finish(self) -> None:
@@ -163,7 +163,7 @@ class ScalarBody(Expressions):
         # Terms of sums are stored on the stack.
         outputs = [name for name, access in accesses.items() if access.stores]
         output = next((name for name in given if name in outputs and isinstance(given[name].value, ir.Argument)), "")
-        itemsize = np.dtype(given[output].dtype[1:]).itemsize if output else 0
+        itemsize = given[output].itemsize if output else 0
         if itemsize * at_once < LINE:  # Else the next line may be many vectors away.
             return first
         builder, (offset, stride, _) = self.builder, accesses[output]

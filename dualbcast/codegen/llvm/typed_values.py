@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.values import FLOATS, TYPES, Lanes, like, splat
@@ -23,6 +24,16 @@ class Typed(NamedTuple):
         """The length of a vector; 0 for a number."""
         kind = self.value.type
         return kind.count if isinstance(kind, ir.VectorType) else 0
+
+    @property
+    def number(self) -> ir.Type:
+        """LLVM's type of the numbers that a pointer points to."""
+        return TYPES[self.dtype[1:]]
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of such a number."""
+        return int(np.dtype(self.dtype[1:]).itemsize)
 
 
 def llvm_type(dtype: str, lanes: int = 0) -> ir.Type:

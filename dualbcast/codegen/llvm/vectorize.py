@@ -9,13 +9,12 @@ import ast
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.expressions import Expressions
 from dualbcast.codegen.llvm.typed_values import Typed, cast, select, spread
 from dualbcast.codegen.llvm.unit import Unit, uses, varying_after
-from dualbcast.codegen.values import LINE, PLACE, TYPES, Lanes, any_of, prefetch, store_past_the_cache, word
+from dualbcast.codegen.values import LINE, PLACE, Lanes, any_of, prefetch, store_past_the_cache, word
 
 
 class Along(NamedTuple):
@@ -243,15 +242,15 @@ class VectorBody(Expressions):
             return super().load(pointer, index)
         self.accessed(pointer, Access(index.offset, index.stride, stores=False))
         dtype, builder = pointer.dtype[1:], self.builder
-        kind = Lanes(TYPES[dtype], self.at_once)
+        kind = Lanes(pointer.number, self.at_once)
         if index.step is None:
-            address, size = self.element(pointer, index), np.dtype(dtype).itemsize
+            address, size = self.element(pointer, index), pointer.itemsize
             if self.prefetches:
                 prefetch(builder, address, size * self.at_once)
             return Typed(builder.load(address, align=size, typ=kind), dtype)
         vector: ir.Value = ir.Constant(kind, ir.Undefined)
         for lane in range(self.at_once):
-            value = builder.load(self.of_lane(pointer, index, lane), typ=TYPES[dtype])
+            value = builder.load(self.of_lane(pointer, index, lane), typ=pointer.number)
             vector = builder.insert_element(vector, value, ir.Constant(PLACE, lane))
         return Typed(vector, dtype)
 
@@ -262,7 +261,7 @@ class VectorBody(Expressions):
         dtype, builder = pointer.dtype[1:], self.builder
         vector = spread(builder, cast(builder, value, dtype), self.at_once).value
         if index.step is None:
-            address, size = self.element(pointer, index), np.dtype(dtype).itemsize
+            address, size = self.element(pointer, index), pointer.itemsize
             # A line that is streamed in two parts, with those of other outputs in between, is written twice: of 42
             # outputs that took six times as long.
             if pointer.value.name in self.streamed and size * self.at_once >= LINE:
