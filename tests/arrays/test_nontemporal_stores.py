@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm.row_loop import EDGE, WHOLE
+from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
 from dualbcast.codegen.loops.recipe import Recipe
 from dualbcast.codegen.loops.thread_pool import write_call
 from dualbcast.codegen.loops.tile_packing import write_gather

@@ -14,8 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.row_loop import WHOLE
-from dualbcast.codegen.llvm.scalar import ScalarBody
+from dualbcast.codegen.llvm.scalar import WHOLE, ScalarBody
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, features, host
 from dualbcast.codegen.llvm.typed_values import Typed
 from dualbcast.codegen.llvm.unit import Countdown, Shape, Unit, end_with
