@@ -1,5 +1,5 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/elementary.py, elementary_factorial.py, elementary_gamma.py and
-elementary_log.py, and what error they leave: python docs/generate_coefficients.py
+"""Prints the coefficients in dualbcast/codegen/mathlib/elementary.py and gamma.py, and what error they leave:
+python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
 linear problem P - y * Q with the Q before.

@@ -50,52 +50,48 @@ def loops(
     flat = [stride for by_dimension in strides for stride in by_dimension.values()]
     start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
     head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
-
-    def row_loop(low: str, high: str, by_class: Sequence[str], indent: str) -> list[str]:
-        call = f"{element}({', '.join([*filter(None, by_class), *pointers])})"
-        return [f"{indent}for {inner} in range({low}, {high}):", f"{indent}    {call}"]
-
     if layout.rank == 1:
         arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
-        lines = [f"# Elements [{start}, {stop}).", head]
-        return "\n".join([*lines, *row_loop(start, stop, arguments, "    ")])
+        return f"""\
+# Elements [{start}, {stop}).
+{head}
+    for {inner} in range({start}, {stop}):
+        {element}({", ".join([*filter(None, arguments), *pointers])})"""
 
     last = layout.rank - 1
+    length = sizes[last]
     at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
-    lines = [
-        f"# Elements [{start}, {stop}) of {' by '.join(sizes)}, row by row.",
-        head,
-        f"    {at} = {start}",
-        # One division is enough; it takes as long as a short row.
-        f"    {row} = {at} // {sizes[last]}",
-        f"    while {at} < {stop}:",
-        f"        {first} = {at} - {row} * {sizes[last]}",
-        f"        {end} = min({sizes[last]}, {first} + {stop} - {at})",
-    ]
     # The row's place in the outer dimensions, and from it where each class starts.
-    places: dict[int, str] = {0: row}
+    inside: list[str] = []
+    places: dict[int, str] = {}
     remaining = row
     for dimension in range(last - 1, 0, -1):
-        quotient = names.fresh("row")
-        place = names.fresh(f"i{dimension}")
-        lines.append(f"        {quotient} = {remaining} // {sizes[dimension]}")
-        lines.append(f"        {place} = {remaining} - {quotient} * {sizes[dimension]}")
-        places[dimension], remaining = place, quotient
+        quotient, places[dimension] = names.fresh("row"), names.fresh(f"i{dimension}")
+        inside.append(f"{quotient} = {remaining} // {sizes[dimension]}")
+        inside.append(f"{places[dimension]} = {remaining} - {quotient} * {sizes[dimension]}")
+        remaining = quotient
     places[0] = remaining
     arguments = []
     for pattern, by, index in zip(layout.classes, strides, indices, strict=True):
-        if index == "0":
-            arguments.append("")
-            continue
         terms = [f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last]
-        base = ""
+        base = names.fresh(f"{index}_row") if terms else ""
         if terms:
-            base = names.fresh(f"{index}_row")
-            lines.append(f"        {base} = {' + '.join(terms)}")
+            inside.append(f"{base} = {' + '.join(terms)}")
         arguments.append(step(pattern[last], by.get(last), inner, base))
-    lines += row_loop(first, end, arguments, "        ")
-    lines += [f"        {at} += {end} - {first}", f"        {row} += 1"]
-    return "\n".join(lines)
+    lines = "".join(f"\n        {line}" for line in inside)
+    # One division is enough; it takes as long as a short row.
+    return f"""\
+# Elements [{start}, {stop}) of {" by ".join(sizes)}, row by row.
+{head}
+    {at} = {start}
+    {row} = {at} // {length}
+    while {at} < {stop}:
+        {first} = {at} - {row} * {length}
+        {end} = min({length}, {first} + {stop} - {at}){lines}
+        for {inner} in range({first}, {end}):
+            {element}({", ".join([*filter(None, arguments), *pointers])})
+        {at} += {end} - {first}
+        {row} += 1"""
 
 
 def run_time_strides(layout: Layout, indices: Sequence[str], names: Names) -> list[dict[int, str]]:
@@ -140,30 +136,9 @@ def summing_loops(
 ) -> tuple[dict[str, str], str, int]:
     """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
 
-    Parameters
-    ----------
-    layout : Layout
-        Of the arguments; some outputs do not span all dimensions.
-    dtype : str
-        The compute dtype.
-    element, entry : str
-        The names of the functions. The element function takes the indices that `Layout.indexed` lists, the place in
-        the tile, and the pointers, those to terms in the place of those to sums.
-    params, stored : sequence of str
-        The names of inputs and outputs.
-    indices : sequence of str
-        The name of the index of each address class.
-    names : Names
-        The names that are taken.
-
-    Returns
-    -------
-    dict of str to str
-        Helper functions, texts by name.
-    str
-        The text of the entry.
-    int
-        How many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
+    The element function takes the indices that `Layout.indexed` lists, the place in the tile, and the pointers, those
+    to terms in the place of those to sums. Returned are helper functions, texts by name; the text of the entry; and how
+    many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
     """
     summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
     compensated = dtype == "float64"

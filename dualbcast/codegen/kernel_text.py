@@ -7,6 +7,7 @@ The same text serves all targets; each gives a meaning to its free names (`tanh`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from dualbcast.codegen.cpu_loops import index_names, loops, summing_loops
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
@@ -14,54 +15,37 @@ from dualbcast.codegen.cuda.reduction_shell import summing_shell
 from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED, helper_of
 from dualbcast.ir.nodes import Expr, For, Function, Names, Op, While
-from dualbcast.ir.traversal import assigned, expressions, statements
+from dualbcast.ir.traversal import assigned, expressions, has_loops, operations_of, statements
+from dualbcast.frontend.lower import helper_of
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.scheduling import vectors_to_interleave
 from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, Rule
 
 # The readable form of a helper function. It is given the names in the text, and a step that writes the functions which
 # the helper calls; that must come after the last pass that may change the calls.
 HelperForm = Callable[[Function, Names, Callable[[Function], Function]], Function]
 
 
+@dataclass
 class KernelText:
     """The text of a kernel, written in two steps: `open_text` amid the passes of a target, `source` after them.
 
-    Parameters
-    ----------
-    layout : Layout
-        How the arguments are addressed.
-    dtype : str
-        The compute dtype.
-    inputs, outputs : sequence of str
-        The dtype that each parameter and each output is stored as; for an output that is summed, the dtype of its sums.
-    target : str
-        "python", "cpu" or "cuda".
-    title : str
-        A description of the product, for the reader.
-    helper_form : HelperForm
-
-    Attributes
-    ----------
-    names : Names
-        The names in the text, which variables of the element function must not take.
+    `inputs` and `outputs` are the dtypes that parameters and outputs are stored as; for an output that is summed, the
+    dtype of its sums. The variables of the element function must not take any of `names`.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        dtype: str,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        target: str,
-        title: str,
-        helper_form: HelperForm,
-    ) -> None:
-        self.layout, self.dtype, self.inputs, self.outputs = layout, dtype, inputs, outputs
-        self.target, self.title, self.helper_form = target, title, helper_form
-        self.names = Names(RESERVED | RULES.keys())
-        self._constants = Constants(dtype)
+    layout: Layout
+    dtype: str  # the compute dtype
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    target: str  # "python", "cpu" or "cuda"
+    title: str  # a description of the product, for the reader
+    helper_form: HelperForm
+    names: Names = field(default_factory=lambda: Names(RESERVED | RULES.keys()))
+
+    def __post_init__(self) -> None:
+        self._constants = Constants(self.dtype)
         self._helpers: list[str] = []
         # The functions of rules in the text, by the names of the rules, and in the order in which they are compiled.
         self._called: dict[str, str] = {}
@@ -92,7 +76,9 @@ class KernelText:
     def source(self, function: Function) -> KernelSource:
         """The kernel's text, with all that is needed to compile and call it."""
         layout, summed, term, element = self.layout, self._summed, self._term, self._element
-        params, stored = [param.name for param in function.params], self._stored(function)
+        params = [param.name for param in function.params]
+        # Each output once where a thread computes several elements.
+        stored = [output.name for output in function.outputs[:: layout.lanes]]
         outputs = [self.dtype if position in summed else kind for position, kind in enumerate(self.outputs)]
         storage = dict(zip((*params, *stored), (*self.inputs, *outputs), strict=True))
         address = dict(zip((*params, *stored), (self._indices[which] for which in layout.which), strict=True))
@@ -136,41 +122,30 @@ class KernelText:
             self._vectors(function, len(params) + len(stored)),
         )
 
-    def _stored(self, function: Function) -> list[str]:
-        """The names of the outputs, each once where a thread computes several elements."""
-        return [output.name for output in function.outputs[:: self.layout.lanes]]
-
     def _vectors(self, function: Function, arrays: int) -> int:
         """How many vectors the CPU computes side by side; 0 where it computes one element after the other."""
         if not self._fits_vectors:
             return 0
         # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
-        has_loops = any(isinstance(stmt, For | While) for stmt in statements(function.body))
-        most = 4 if self.layout.rank == 1 or has_loops else 2 if self.dtype == "float64" and not self._summed else 1
+        if self.layout.rank == 1 or has_loops(function.body):
+            most = 4
+        else:
+            most = 2 if self.dtype == "float64" and not self._summed else 1
         return vectors_to_interleave(function, arrays, most, 2 if self._has_branches else 1)
 
     # --- helper functions ----------------------------------------------------------------------------------------
 
-    def _write_helpers(self, function: Function) -> Function:
-        """Write the helper functions that a function calls, callees before callers; the function itself is returned."""
-        for stmt in statements(function.body):
-            for expr in expressions(stmt):
-                self._write_helpers_of(expr)
-        for output in function.outputs:
-            self._write_helpers_of(output.value)
-        return function
+    def _write_helpers(self, function: Function) -> None:
+        """Write the helper functions that a function calls, callees before callers."""
+        for op in operations_of(function):
+            row = RULES.get(op.name)
+            if row is not None and row.function is not None and op.name not in self._called:
+                self._write_helper(row)
 
-    def _write_helpers_of(self, expr: Expr) -> None:
-        if not isinstance(expr, Op):
-            return
-        for arg in expr.args:
-            self._write_helpers_of(arg)
-        row = RULES.get(expr.name)
-        if row is None or row.function is None or expr.name in self._called:
-            return
+    def _write_helper(self, row: Rule) -> None:
         # A rule of the library has its own name everywhere; a user's has one that nothing else in this text has.
         taken = RESERVED | RULES.keys() | self._locals | set(self._called.values()) | self._constants.names()
-        called = self._called[expr.name] = Names(taken).fresh(row.label) if row.by_user else row.name
+        called = self._called[row.name] = Names(taken).fresh(row.label) if row.by_user else row.name
         self._constants.avoid([called])
         self._locals.add(called)
         names = Names(RESERVED | RULES.keys())

@@ -61,13 +61,7 @@ _COMMENT_COLUMN, _PAGE = 56, 118
 
 
 class Constants:
-    """The constants of one text, which are variables of its module.
-
-    Attributes
-    ----------
-    dtype : str
-        The compute dtype.
-    """
+    """The constants of one text, which are variables of its module, in the compute dtype."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -113,29 +107,14 @@ class Constants:
 
 @dataclass(slots=True)
 class Writer:
-    """Writes the statements of one function.
-
-    Attributes
-    ----------
-    constants : Constants
-        The constants of the text.
-    called : dict of str to str
-        The names of helper functions in the text, by the names of their rules.
-    target : str
-    storage : dict of str to str
-        The dtype that each array is stored as.
-    address : dict of str to str
-        The index of each array's element.
-    lanes : int
-        How many neighbouring elements are computed.
-    """
+    """Writes the statements of one function."""
 
     constants: Constants
-    called: Mapping[str, str]
+    called: Mapping[str, str]  # the names of helper functions in the text, by the names of their rules
     target: str
-    storage: dict[str, str]
-    address: dict[str, str]
-    lanes: int = 1
+    storage: dict[str, str]  # the dtype that each array is stored as
+    address: dict[str, str]  # the index of each array's element
+    lanes: int = 1  # how many neighbouring elements are computed
     lines: list[tuple[str, Location | None]] = field(default_factory=list)
 
     def line(self, depth: int, text: str, where: Location | None = None) -> None:

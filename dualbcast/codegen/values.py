@@ -1,11 +1,12 @@
-"""The values of LLVM code that is being written: numbers and vectors of numbers, with Python's operators.
+"""The values of LLVM code that is being written: numbers and vectors of numbers, with Python's operators, and vectors
+in memory.
 
 A Python number among the operands is a constant of the other operand's type, in all lanes of a vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -75,6 +76,29 @@ def any_of(builder: ir.IRBuilder, test: ir.Value) -> ir.Value:
     return builder.icmp_unsigned("!=", builder.bitcast(test, word), ir.Constant(word, 0))
 
 
+def word(number: int) -> ir.Constant:
+    """An integer of 64 bits."""
+    return ir.Constant(INDEX, number)
+
+
+def declared(
+    module: ir.Module, symbol: str, result: ir.Type, kinds: Sequence[ir.Type], *attributes: str
+) -> ir.Function:
+    """The function of a module with this symbol, which the first call of this adds without a body."""
+    function = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
+        attribute(function, *attributes)
+    return function
+
+
+def attribute(function: ir.Function, *attributes: str) -> None:
+    """Add attributes to a function."""
+    for each in attributes:
+        # llvmlite checks attributes against a list that is older than these.
+        set.add(function.attributes, each)
+
+
 TYPES: dict[str, ir.Type] = {
     "bool": ir.IntType(1),
     "float32": ir.FloatType(),
@@ -94,6 +118,27 @@ def operand(given: Any, kind: ir.Type) -> ir.Value:
 
 def _is_float(kind: ir.Type) -> bool:
     return lone(kind) in (ir.FloatType(), ir.DoubleType())
+
+
+def _arithmetic(name: str) -> tuple[Callable[[Value, Any], Value], Callable[[Value, Any], Value]]:
+    """An operator of LLVM's instruction with a name, and the same with its operands exchanged."""
+
+    def apply(left: Value, right: Any) -> Value:
+        operation = getattr(left.builder, f"f{name}" if _is_float(left.kind) else name)
+        return Value(left.builder, operation(left.value, operand(right, left.kind)))
+
+    return apply, lambda right, left: apply(right.constant(left), right)
+
+
+def _comparison(sign: str) -> Callable[[Value, Any], Value]:
+    def compare(left: Value, right: Any) -> Value:
+        if not _is_float(left.kind):
+            compared = left.builder.icmp_signed
+        else:
+            compared = left.builder.fcmp_unordered if sign == "!=" else left.builder.fcmp_ordered
+        return Value(left.builder, compared(sign, left.value, operand(right, left.kind)))
+
+    return compare
 
 
 class Value:
@@ -124,85 +169,29 @@ class Value:
 
     # --- operators -----------------------------------------------------------------------------------------------
 
-    def _binary(self, name: str, other: Any) -> Value:
-        operation = getattr(self.builder, f"f{name}" if _is_float(self.kind) else name)
-        return Value(self.builder, operation(self.value, operand(other, self.kind)))
-
-    def _compared(self, sign: str, other: Any) -> Value:
-        if not _is_float(self.kind):
-            compare = self.builder.icmp_signed
-        else:
-            compare = self.builder.fcmp_unordered if sign == "!=" else self.builder.fcmp_ordered
-        return Value(self.builder, compare(sign, self.value, operand(other, self.kind)))
-
     def __neg__(self) -> Value:
         return Value(self.builder, (self.builder.fneg if _is_float(self.kind) else self.builder.neg)(self.value))
 
     def __invert__(self) -> Value:
         return Value(self.builder, self.builder.not_(self.value))
 
-    def __add__(self, other: Any) -> Value:
-        return self._binary("add", other)
-
-    def __radd__(self, other: float) -> Value:
-        return self.constant(other) + self
-
-    def __sub__(self, other: Any) -> Value:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: float) -> Value:
-        return self.constant(other) - self
-
-    def __mul__(self, other: Any) -> Value:
-        return self._binary("mul", other)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: float) -> Value:
-        return self.constant(other) / self
-
-    def __floordiv__(self, other: Any) -> Value:
-        return self._binary("udiv", other)
-
-    def __rfloordiv__(self, other: int) -> Value:
-        return self.constant(other) // self
-
-    def __mod__(self, other: Any) -> Value:
-        return self._binary("urem", other)
-
-    def __and__(self, other: Any) -> Value:
-        return self._binary("and_", other)
-
-    def __or__(self, other: Any) -> Value:
-        return self._binary("or_", other)
-
-    def __xor__(self, other: Any) -> Value:
-        return self._binary("xor", other)
-
-    def __lshift__(self, places: int) -> Value:
-        return self._binary("shl", places)
-
-    def __rshift__(self, places: int) -> Value:
-        return self._binary("lshr", places)
-
-    def __lt__(self, other: Any) -> Value:
-        return self._compared("<", other)
-
-    def __le__(self, other: Any) -> Value:
-        return self._compared("<=", other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self._compared(">", other)
-
-    def __ge__(self, other: Any) -> Value:
-        return self._compared(">=", other)
-
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return self._compared("==", other)
-
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return self._compared("!=", other)
+    __add__, __radd__ = _arithmetic("add")
+    __sub__, __rsub__ = _arithmetic("sub")
+    __mul__ = _arithmetic("mul")[0]
+    __truediv__, __rtruediv__ = _arithmetic("div")
+    __floordiv__, __rfloordiv__ = _arithmetic("udiv")
+    __mod__ = _arithmetic("urem")[0]
+    __and__ = _arithmetic("and_")[0]
+    __or__ = _arithmetic("or_")[0]
+    __xor__ = _arithmetic("xor")[0]
+    __lshift__ = _arithmetic("shl")[0]
+    __rshift__ = _arithmetic("lshr")[0]
+    __lt__ = _comparison("<")
+    __le__ = _comparison("<=")
+    __gt__ = _comparison(">")
+    __ge__ = _comparison(">=")
+    __eq__ = _comparison("==")  # type: ignore[assignment]
+    __ne__ = _comparison("!=")  # type: ignore[assignment]
 
     def unordered(self, sign: str, other: Any) -> Value:
         """A comparison of floats that is true where one of them is NaN; the sign "uno" asks for nothing else."""
@@ -218,9 +207,9 @@ class Value:
         chosen = self.builder.select(self.value, operand(then, kind), operand(otherwise, kind))
         return Value(self.builder, chosen)
 
-    def at_most(self, limit: Any) -> Value:
+    def at_most(self, limit: Value | float) -> Value:
         """The number, or the limit where that is less."""
-        return self._compared("<", limit).choose(self, limit)
+        return (self < limit).choose(self, limit)
 
     # --- conversions ---------------------------------------------------------------------------------------------
 
@@ -283,3 +272,65 @@ def intrinsic(name: str, first: Value, *others: Any) -> Value:
     return Value(
         builder, builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [kind], function_type), arguments)
     )
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+# The bytes of a line of the cache, and the bytes between a load and its prefetch: 1024 and 4096 were no better.
+LINE, _AHEAD = 64, 2048
+# How likely it is that a vector begins with a line.
+_MOSTLY = [1000, 1]
+
+
+def prefetch(builder: ir.IRBuilder, address: ir.Value, size: int) -> None:
+    """Ask for the lines that lie some way ahead of a vector of so many bytes.
+
+    The processor foresees by itself how an array goes on, but later, and not of many arrays at a time.
+    """
+    kinds = [ir.PointerType(), PLACE, PLACE, PLACE]
+    function = declared(builder.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
+    # To read, near, data.
+    how = [ir.Constant(PLACE, number) for number in (0, 3, 1)]
+    for past in range(0, size, LINE):
+        ahead = builder.gep(address, [word(_AHEAD + past)], source_etype=ir.IntType(8))
+        ahead.type = ir.PointerType()
+        builder.call(function, [ahead, *how])
+
+
+def store_past_the_cache(builder: ir.IRBuilder, vector: ir.Value, address: ir.Value, align: int) -> None:
+    """Store a vector of whole lines, without reading these into the cache if the vector begins with a line.
+
+    The processor refuses such a store at any other address. Its test makes the store right wherever outputs, ranges and
+    rows begin, and takes no time beside the memory's delay.
+    """
+    rest = builder.and_(builder.ptrtoint(address, INDEX), word(LINE - 1))
+    past, through, after = (builder.append_basic_block() for _ in range(3))
+    builder.cbranch(builder.icmp_unsigned("==", rest, word(0)), past, through).set_weights(_MOSTLY)
+    builder.position_at_end(past)
+    store = builder.store(vector, address, align=LINE)
+    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+    builder.branch(after)
+    builder.position_at_end(through)
+    builder.store(vector, address, align=align)
+    builder.branch(after)
+    builder.position_at_end(after)
+
+
+def masked_load(
+    builder: ir.IRBuilder, address: ir.Value, align: int, mask: ir.Value, otherwise: ir.Value
+) -> ir.Instruction:
+    """The elements of a vector in memory where a mask is true, and those of another vector elsewhere."""
+    return _masked(builder, "load", otherwise, otherwise.type, [address, ir.Constant(PLACE, align), mask, otherwise])
+
+
+def masked_store(builder: ir.IRBuilder, vector: ir.Value, address: ir.Value, align: int, mask: ir.Value) -> None:
+    """Store the elements of a vector where a mask is true."""
+    _masked(builder, "store", vector, ir.VoidType(), [vector, address, ir.Constant(PLACE, align), mask])
+
+
+def _masked(
+    builder: ir.IRBuilder, verb: str, vector: ir.Value, result: ir.Type, arguments: Sequence[ir.Value]
+) -> ir.Instruction:
+    symbol = f"llvm.masked.{verb}.{vector.type.intrinsic_name}.p0"
+    function = declared(builder.module, symbol, result, [argument.type for argument in arguments])
+    return builder.call(function, arguments)

@@ -4,7 +4,7 @@ by a number.
 The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 
 The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
-(`codegen.mathlib.division`). A division takes a CPU as long as thirty multiplications.
+(`codegen.mathlib.elementary`). A division takes a CPU as long as thirty multiplications.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from cpu_kernels import is_inlined, run, vector_calls
 from cpu_kernels import source_of as source_of_elements
 
 from dualbcast.codegen.llvm import build as llvm_build
-from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.mathlib import libm, primitives
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource
@@ -321,9 +320,9 @@ def test_loops_call_vector_mathematics_where_the_library_has_it(name):
 def without_fma(monkeypatch):
     """As on a processor without fused multiply-add."""
     monkeypatch.setattr(mathlib, "has_fma", lambda: False)
-    intrinsics.names.cache_clear()
+    mathlib.names.cache_clear()
     yield
-    intrinsics.names.cache_clear()
+    mathlib.names.cache_clear()
 
 
 @pytest.mark.usefixtures("without_fma")

@@ -20,9 +20,9 @@ from random_texts import Writer
 from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.llvm.build import lower
 from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -754,7 +754,7 @@ BODIES = {
 def lowered(text: str, liberties: dict[str, Any] | None = None, attributes: tuple[str, ...] = ()) -> str:
     """The module of a text whose entry is `kernel(k, x, out)`, which LLVM has found in order."""
     module = ir.Module("test")
-    names = intrinsics.names(False)
+    names = mathlib.names(False)
     unit = Unit(module, text, names, "", liberties or {}, attributes)
     lower(unit, "kernel", ["int64", "*float64", "*float64"])
     found = binding.parse_assembly(str(module))

@@ -24,7 +24,6 @@ import numpy as np
 import scipy.special
 
 from dualbcast import arithmetic, differentiable_broadcast, special
-from dualbcast.codegen.llvm import intrinsics
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -285,11 +284,11 @@ def computed_by(*, vectors: bool, inlined: bool = True) -> Iterator[None]:
         stack.enter_context(mock.patch.object(libm, "has_libmvec", return_value=vectors))
         stack.enter_context(mock.patch.object(mathlib, "has_fma", return_value=inlined))
         stack.enter_context(mock.patch.dict(cpu_kernel._kernels, clear=True))
-        intrinsics.names.cache_clear()
+        mathlib.names.cache_clear()
         try:
             yield
         finally:
-            intrinsics.names.cache_clear()
+            mathlib.names.cache_clear()
 
 
 # --- where to look ---------------------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ import pytest
 from ir_invariants import verify
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.llvm import intrinsics
-from dualbcast.codegen.mathlib import division as division_code
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Block, Op
@@ -73,10 +71,10 @@ def divider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     """Processors that divide fast, and those that do not, whichever this is."""
     monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cpu_kernel, "_kernels", {})
-    monkeypatch.setattr(division_code, "divides_fast", lambda: request.param == "divides")
-    intrinsics.names.cache_clear()
+    monkeypatch.setattr(mathlib, "divides_fast", lambda: request.param == "divides")
+    mathlib.names.cache_clear()
     yield
-    intrinsics.names.cache_clear()
+    mathlib.names.cache_clear()
 
 
 def quotients(a: float, b: float) -> tuple[float, ...]:

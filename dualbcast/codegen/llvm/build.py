@@ -14,9 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.llvm import intrinsics
-from dualbcast.codegen.llvm.row_loop import WHOLE
-from dualbcast.codegen.llvm.scalar import ScalarBody
+from dualbcast.codegen.llvm.scalar import WHOLE, ScalarBody
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, features, host
 from dualbcast.codegen.llvm.typed_values import Typed
 from dualbcast.codegen.llvm.unit import Countdown, Shape, Unit, end_with
@@ -29,23 +27,12 @@ from dualbcast.kernel_spec import KernelSource
 def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection[int] = ()) -> None:
     """Put the functions of a text into its module.
 
-    Parameters
-    ----------
-    unit : Unit
-    entry : str
-        The function that is called from outside. Its symbol is `KERNEL`, it returns a status, and its pointers do not
-        overlap. All others are inlined.
-    signature : sequence of str
-        The types of its parameters, as of `Typed`.
-    streamed : collection of int
-        The pointers of the entry, by position among its pointers, to which vectors are stored past the cache.
+    The entry is the function that is called from outside; `signature` has the types of its parameters, as of `Typed`.
+    Its symbol is `KERNEL`, it returns a status, and its pointers do not overlap. All others are inlined. Vectors are
+    stored past the cache to the `streamed` pointers, by position among its pointers.
 
-    Raises
-    ------
-    TypeError
-        An operation does not take what it is given.
-    SyntaxError
-        The text has something that kernels do not have.
+    A TypeError says that an operation does not take what it is given, a SyntaxError that the text has something that
+    kernels do not have.
     """
     unit.write = _write_function
     node = unit.definitions[entry]
@@ -53,7 +40,7 @@ def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection
     pointers = [name for name, dtype in params.items() if dtype[0] == "*"]
     unit.streamed = frozenset(pointers[position] for position in streamed)
     body = ScalarBody(unit, unit.declared(KERNEL, ir.IntType(32), params), node, signature)
-    if unit.polling.functions:
+    if unit.polling:
         body.countdown = Countdown.begin(unit.module, body.start)
     body.block(node.body)
     if body.countdown is None:
@@ -72,7 +59,7 @@ def _write_function(unit: Unit, function: ir.Function, node: ast.FunctionDef, sh
         body = VectorBody(unit, ir.IRBuilder(function.append_basic_block()), values, node.name)
     else:
         body = ScalarBody(unit, function, node, [dtype for dtype, _ in shapes])
-    if node.name in unit.polling.functions:
+    if node.name in unit.polling:
         body.countdown = Countdown(unit.module, function.args[-1])
     result = ""
     match node.body:
@@ -88,6 +75,15 @@ def _write_function(unit: Unit, function: ir.Function, node: ast.FunctionDef, sh
     return result
 
 
+# The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else: LLVM may
+# change the order of its additions.
+_SUM_TERMS = """\
+def sum_terms(terms, count):
+    total = float64(0)
+    for j in range(count):
+        total += float64(terms[j])
+    return total
+"""
 # The liberties of fastmath=True. None of them changes the meaning of NaN or infinity, as "nnan" and "ninf" would.
 _FASTMATH = frozenset({"contract", "nsz", "arcp", "afn"})
 # The vector registers that each of some vectors side by side needs at least.
@@ -104,12 +100,7 @@ _ATTRIBUTES = (
 
 
 class Built(NamedTuple):
-    """A compiled kernel: its optimised module.
-
-    Attributes
-    ----------
-    module : llvmlite.binding.ModuleRef
-    """
+    """A compiled kernel: its optimised module, of type `llvmlite.binding.ModuleRef`."""
 
     module: Any
 
@@ -130,25 +121,12 @@ class Built(NamedTuple):
 
 
 def build(source: KernelSource, fastmath: bool, filename: str, vector: bool, streamed: Collection[int] = ()) -> Built:
-    """Compile a kernel for the host.
+    """Compile a kernel, whose entry takes int64s and then pointers, for the host. A failure is a BackendError, since it
+    is a fault of this package's.
 
-    Parameters
-    ----------
-    source : KernelSource
-        Text and signature; the entry takes int64s and then pointers.
-    fastmath : bool
-        See `cpu.compile_kernel`.
-    filename : str
-        The file of the text, for the message.
-    vector : bool
-        Whether glibc's libmvec is there to be called.
-    streamed : collection of int
-        The arguments, by position, to which vectors are stored past the cache. The results have the same bits.
-
-    Raises
-    ------
-    BackendError
-        The text cannot be compiled, which is a fault of this package's.
+    See `cpu.compile_kernel` for `fastmath`. The `filename` of the text is for the message, and `vector` says whether
+    glibc's libmvec is there to be called. Vectors are stored past the cache to the `streamed` arguments, by position,
+    which gives the same bits.
     """
     try:
         with LOCK:
@@ -160,11 +138,12 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool, str
 def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collection[int]) -> ir.Module:
     module = ir.Module("kernel")
     module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
-    names = intrinsics.names(vector)
+    names = mathlib.names(vector)
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
-        names = names | {"divided": intrinsics.DIVISION}
-    text = intrinsics.SUM_TERMS + source.text
-    liberties = intrinsics.LIBERTIES | dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset())
+        names = names | {"divided": mathlib.divide}
+    text = _SUM_TERMS + source.text
+    liberties = dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset[str]())
+    liberties["sum_terms"] = frozenset({"reassoc"})
     unit = Unit(module, text, names, source.element, liberties, _ATTRIBUTES, *_lanes(source))
     lower(unit, source.entry, _signature(source), streamed)
     return module

@@ -1,45 +1,33 @@
-"""Expressions of a kernel's text as LLVM IR. The LLVM type of a value says whether it is a number or a vector."""
+"""Statements and expressions of a kernel's text as LLVM IR. The LLVM type of a value says whether it is a number or a
+vector.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.typed_values import (
-    Operation,
-    Storage,
-    Typed,
-    binary,
-    cast,
-    compare,
-    select,
-    spread,
-    unary,
-    word,
-)
+from dualbcast.codegen.llvm.typed_values import Typed, binary, cast, compare, select, spread, unary
 from dualbcast.codegen.llvm.unit import Countdown, Unit
-from dualbcast.codegen.values import FLOATS, TYPES, Value
+from dualbcast.codegen.mathlib.table import STORAGE
+from dualbcast.codegen.values import FLOATS, TYPES, Value, word
 
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
-class Expressions:
-    """Expressions in a function that is being written.
+# The blocks that `continue` and `break` go to.
+Loop: TypeAlias = tuple[ir.Block, ir.Block]
 
-    Attributes
-    ----------
-    unit : Unit
-        The module of the function.
-    function : str
-        The name of the function of the text that this is, or is part of.
-    builder : llvmlite.ir.IRBuilder
-        At the place where the function goes on.
-    values : dict of str to Typed
-        The values of names.
-    countdown : Countdown or None
-        The units of work that are left until the function polls; None where no loop does.
+
+class Expressions:
+    """The statements and expressions of a function that is being written; subclasses say what variables, branches and
+    loops become.
+
+    `function` is the name of the function of the text that this is, or is part of, and `builder` is at the place where
+    it goes on. `countdown` has the units of work that are left until it polls; None where no loop does.
     """
 
     unit: Unit
@@ -47,12 +35,61 @@ class Expressions:
     builder: ir.IRBuilder
     values: dict[str, Typed]
     countdown: Countdown | None = None
+    loops: list[Loop]
 
     @property
     def counted(self) -> Countdown:
         """The countdown of a function that has one."""
         assert self.countdown is not None
         return self.countdown
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def block(self, statements: Sequence[ast.stmt]) -> None:
+        for stmt in statements:
+            match stmt:
+                case ast.Assign(targets=[target], value=value):
+                    self.put(target, self.expression(value))
+                case ast.AugAssign(target=target, op=op, value=value):
+                    self.put(target, self.binary(op, self.expression(target), self.expression(value)))
+                case ast.Expr(value=ast.Call() as call):
+                    self.call(call)
+                case ast.If():
+                    self.if_(stmt)
+                case ast.While(orelse=[]):
+                    self.while_(stmt)
+                case ast.For(orelse=[]):
+                    self.for_(stmt)
+                case ast.Break() | ast.Continue() if self.loops:
+                    self.builder.branch(self.loops[-1][isinstance(stmt, ast.Break)])
+                case ast.Pass():
+                    pass
+                case _:
+                    raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
+
+    def put(self, target: ast.expr, value: Typed) -> None:
+        """Give a variable, or an element of an array, a value."""
+        match target:
+            case ast.Name(name):
+                self.assign(name, value)
+            case ast.Subscript(array, index):
+                self.store(self.expression(array), self.expression(index), value)
+            case _:
+                raise SyntaxError(f"nothing is assigned to {ast.unparse(target)}")
+
+    def assign(self, name: str, value: Typed) -> None:
+        raise NotImplementedError
+
+    def if_(self, stmt: ast.If) -> None:
+        raise NotImplementedError
+
+    def while_(self, stmt: ast.While) -> None:
+        raise NotImplementedError
+
+    def for_(self, stmt: ast.For) -> None:
+        raise NotImplementedError
+
+    # --- expressions ---------------------------------------------------------------------------------------------
 
     def expression(self, node: ast.expr) -> Typed:
         match node:
@@ -181,7 +218,7 @@ class Expressions:
         if name in self.unit.definitions:
             function, result = self.unit.function(name, tuple([(each.dtype, each.lanes) for each in arguments]))
             values = [each.value for each in arguments]
-            if name in self.unit.polling.functions:
+            if name in self.unit.polling:
                 values.append(self.counted.place)
             return Typed(self.builder.call(function, values), result)
         if name in TYPES:
@@ -192,34 +229,26 @@ class Expressions:
             return select(self.builder, test.value, then, orelse)
         if name == "min":
             return select(self.builder, compare(self.builder, "<", *arguments).value, *arguments)
-        match self.unit.names.get(name):
-            case Operation() as operation:
-                return self._operation(name, operation, arguments)
-            case Storage() as storage:
-                return self._stored(storage, *arguments)
-        raise NameError(f"nothing is called {name}")
-
-    def _operation(self, name: str, operation: Operation, arguments: Sequence[Typed]) -> Typed:
+        if name in STORAGE:
+            return self._stored(name, *arguments)
+        if name not in self.unit.names:
+            raise NameError(f"nothing is called {name}")
         kinds = {each.dtype for each in arguments}
         if len(kinds) > 1 or not kinds <= set(FLOATS):
             raise TypeError(f"no {name} of {', '.join(each.dtype for each in arguments)}")
         lanes = max(each.lanes for each in arguments)
-        values = [spread(self.builder, each, lanes).value for each in arguments]
-        return Typed(self.operate(name, operation, values), arguments[0].dtype)
+        values = [Value(self.builder, spread(self.builder, each, lanes).value) for each in arguments]
+        return Typed(self.unit.names[name](*values).value, arguments[0].dtype)
 
-    def _stored(self, storage: Storage, pointer: Typed, index: Typed, *stored: Typed) -> Typed:
+    def _stored(self, name: str, pointer: Typed, index: Typed, *stored: Typed) -> Typed:
         """Load or store a number that is kept in 16 bits."""
-        halves = Typed(pointer.value, "*uint16")
-        if not storage.stores:
-            return Typed(storage.convert(Value(self.builder, self.load(halves, index).value)).value, "float32")
+        halves, convert = Typed(pointer.value, "*uint16"), STORAGE[name]
+        if not stored:
+            return Typed(convert(Value(self.builder, self.load(halves, index).value)).value, "float32")
         (value,) = stored
-        bits = storage.convert(Value(self.builder, cast(self.builder, value, "float32").value))
+        bits = convert(Value(self.builder, cast(self.builder, value, "float32").value))
         self.store(halves, index, Typed(bits.value, "uint16"))
         return value
-
-    def operate(self, _name: str, operation: Operation, values: Sequence[ir.Value]) -> ir.Value:
-        """The result of the operation with a name."""
-        return operation.emit(*[Value(self.builder, value) for value in values]).value
 
     def scratch(self, node: ast.Call) -> Typed:
         """Room for numbers of a type."""

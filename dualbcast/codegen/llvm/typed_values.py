@@ -1,22 +1,16 @@
-"""Values of a kernel's text in LLVM IR, each with the type that the text gives it: their arithmetic, comparisons,
-conversions, and accesses to memory.
-
-Where one operand is a vector, the other becomes one.
+"""Values of a kernel's text in LLVM IR, each with the type that the text gives it: their arithmetic, comparisons and
+conversions. Where one operand is a vector, the other becomes one.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib.primitives import Emit
-from dualbcast.codegen.values import FLOATS, INDEX, PLACE, TYPES, Lanes, like, splat
-
-WORD = INDEX
+from dualbcast.codegen.values import FLOATS, TYPES, Lanes, like, splat
 
 
 class Typed(NamedTuple):
@@ -31,37 +25,15 @@ class Typed(NamedTuple):
         kind = self.value.type
         return kind.count if isinstance(kind, ir.VectorType) else 0
 
+    @property
+    def number(self) -> ir.Type:
+        """LLVM's type of the numbers that a pointer points to."""
+        return TYPES[self.dtype[1:]]
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A function whose arguments and result are floats of one type, or vectors of them.
-
-    Attributes
-    ----------
-    emit : function
-        Of the arguments, as `codegen.values.Value`.
-    is_long : bool
-        Whether it has so many instructions that they are better written once, as a function, than at each call.
-    """
-
-    emit: Emit
-    is_long: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """A load or a store of a float32 that is kept in 16 bits.
-
-    Attributes
-    ----------
-    convert : function
-        Of the `codegen.values.Value` that is loaded, or is to be stored.
-    stores : bool
-        Whether this is a store.
-    """
-
-    convert: Emit
-    stores: bool
+    @property
+    def itemsize(self) -> int:
+        """The bytes of such a number."""
+        return int(np.dtype(self.dtype[1:]).itemsize)
 
 
 def llvm_type(dtype: str, lanes: int = 0) -> ir.Type:
@@ -71,13 +43,15 @@ def llvm_type(dtype: str, lanes: int = 0) -> ir.Type:
     return Lanes(TYPES[dtype], lanes) if lanes else TYPES[dtype]
 
 
-def word(number: int) -> ir.Constant:
-    """An integer of 64 bits."""
-    return ir.Constant(WORD, number)
-
-
-_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
-_BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+# LLVM's instructions of operators.
+_FLOAT_OPERATORS = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_BIT_OPERATORS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_OPERATORS: dict[str, dict[type[ast.operator], str]] = {
+    "float32": _FLOAT_OPERATORS,
+    "float64": _FLOAT_OPERATORS,
+    "int64": {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", **_BIT_OPERATORS},
+    "bool": _BIT_OPERATORS,
+}
 
 
 def unary(builder: ir.IRBuilder, op: ast.unaryop, operand: Typed) -> Typed:
@@ -99,23 +73,15 @@ def binary(builder: ir.IRBuilder, op: ast.operator, left: Typed, right: Typed) -
     left, right = _promoted(builder, left, right)
     dtype, kind = left.dtype, type(op)
     numbers = left.value, right.value
-    if dtype in FLOATS:
-        if kind in _ARITHMETIC:
-            return Typed(getattr(builder, f"f{_ARITHMETIC[kind]}")(*numbers), dtype)
-        if kind is ast.Div:
-            return Typed(builder.fdiv(*numbers), dtype)
-    if dtype == "int64":
-        if kind in _ARITHMETIC:
-            return Typed(getattr(builder, _ARITHMETIC[kind])(*numbers), dtype)
-        if kind in (ast.FloorDiv, ast.Mod):
-            size = abs(divisor) if isinstance(divisor, int) else 0
-            is_power_of_2 = size > 1 and not size & (size - 1)
-            pair = _divided_by_power(builder, left.value, divisor) if is_power_of_2 else _divided(builder, *numbers)
-            return Typed(pair[kind is ast.Mod], dtype)
-        if kind in (ast.LShift, ast.RShift):
-            return Typed(_shifted(builder, *numbers, left=kind is ast.LShift), dtype)
-    if kind in _BITS and dtype in ("int64", "bool"):
-        return Typed(getattr(builder, _BITS[kind])(*numbers), dtype)
+    if kind in _OPERATORS.get(dtype, ()):
+        return Typed(getattr(builder, _OPERATORS[dtype][kind])(*numbers), dtype)
+    if dtype == "int64" and kind in (ast.FloorDiv, ast.Mod):
+        size = abs(divisor) if isinstance(divisor, int) else 0
+        is_power_of_2 = size > 1 and not size & (size - 1)
+        pair = _divided_by_power(builder, left.value, divisor) if is_power_of_2 else _divided(builder, *numbers)
+        return Typed(pair[kind is ast.Mod], dtype)
+    if dtype == "int64" and kind in (ast.LShift, ast.RShift):
+        return Typed(_shifted(builder, *numbers, left=kind is ast.LShift), dtype)
     raise TypeError(f"no {kind.__name__} of type {dtype}")
 
 
@@ -220,65 +186,3 @@ def _shifted(builder: ir.IRBuilder, a: ir.Value, places: ir.Value, left: bool) -
     if left:
         return builder.select(within, builder.shl(a, places), ir.Constant(a.type, 0))
     return builder.ashr(a, builder.select(within, places, most))
-
-
-# The bytes of a line of the cache, and the bytes between a load and its prefetch: 1024 and 4096 were no better.
-LINE, _AHEAD = 64, 2048
-# How likely it is that a vector begins with a line.
-_MOSTLY = [1000, 1]
-
-
-def prefetch(builder: ir.IRBuilder, address: ir.Value, size: int) -> None:
-    """Ask for the lines that lie some way ahead of a vector of so many bytes.
-
-    The processor foresees by itself how an array goes on, but later, and not of many arrays at a time.
-    """
-    symbol, module = "llvm.prefetch.p0", builder.module
-    if symbol not in module.globals:
-        ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.PointerType(), PLACE, PLACE, PLACE]), symbol)
-    # To read, near, data.
-    how = [ir.Constant(PLACE, number) for number in (0, 3, 1)]
-    for past in range(0, size, LINE):
-        ahead = builder.gep(address, [word(_AHEAD + past)], source_etype=ir.IntType(8))
-        ahead.type = ir.PointerType()
-        builder.call(module.globals[symbol], [ahead, *how])
-
-
-def store_past_the_cache(builder: ir.IRBuilder, vector: ir.Value, address: ir.Value, align: int) -> None:
-    """Store a vector of whole lines, without reading these into the cache if the vector begins with a line.
-
-    The processor refuses such a store at any other address. Its test makes the store right wherever outputs, ranges and
-    rows begin, and takes no time beside the memory's delay.
-    """
-    rest = builder.and_(builder.ptrtoint(address, WORD), word(LINE - 1))
-    past, through, after = (builder.append_basic_block() for _ in range(3))
-    builder.cbranch(builder.icmp_unsigned("==", rest, word(0)), past, through).set_weights(_MOSTLY)
-    builder.position_at_end(past)
-    store = builder.store(vector, address, align=LINE)
-    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
-    builder.branch(after)
-    builder.position_at_end(through)
-    builder.store(vector, address, align=align)
-    builder.branch(after)
-    builder.position_at_end(after)
-
-
-def masked_load(
-    builder: ir.IRBuilder, address: ir.Value, align: int, mask: ir.Value, otherwise: ir.Value
-) -> ir.Instruction:
-    """The elements of a vector in memory where a mask is true, and those of another vector elsewhere."""
-    return _masked(builder, "load", otherwise.type, [address, ir.Constant(PLACE, align), mask, otherwise])
-
-
-def masked_store(builder: ir.IRBuilder, vector: ir.Value, address: ir.Value, align: int, mask: ir.Value) -> None:
-    """Store the elements of a vector where a mask is true."""
-    _masked(builder, "store", vector.type, [vector, address, ir.Constant(PLACE, align), mask])
-
-
-def _masked(builder: ir.IRBuilder, verb: str, kind: Lanes, arguments: Sequence[ir.Value]) -> ir.Instruction:
-    symbol, module = f"llvm.masked.{verb}.{kind.intrinsic_name}.p0", builder.module
-    function = module.globals.get(symbol)
-    if function is None:
-        result = kind if verb == "load" else ir.VoidType()
-        function = ir.Function(module, ir.FunctionType(result, [argument.type for argument in arguments]), symbol)
-    return builder.call(function, arguments)

@@ -9,54 +9,26 @@ import ast
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm.expressions import Expressions
-from dualbcast.codegen.llvm.names import uses, varying_after
-from dualbcast.codegen.llvm.typed_values import (
-    LINE,
-    Operation,
-    Typed,
-    cast,
-    prefetch,
-    select,
-    spread,
-    store_past_the_cache,
-    word,
-)
-from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.mathlib.primitives import is_never_positive
-from dualbcast.codegen.values import PLACE, TYPES, Lanes, any_of
+from dualbcast.codegen.llvm.typed_values import Typed, cast, select, spread
+from dualbcast.codegen.llvm.unit import Unit, uses, varying_after
+from dualbcast.codegen.values import LINE, PLACE, Lanes, any_of, prefetch, store_past_the_cache, word
 
 
 class Along(NamedTuple):
-    """An index that goes along the row: stride * place + offset.
+    """An index that goes along the row: stride * place + offset."""
 
-    Attributes
-    ----------
-    first : llvmlite.ir.Value
-        The index of a vector's first element.
-    step : llvmlite.ir.Value or None
-        The difference between two elements; None is 1.
-    offset, stride : str
-        The names of the parameters in the formula; empty where there are none.
-    """
-
-    first: ir.Value
-    step: ir.Value | None = None
+    first: ir.Value  # the index of a vector's first element
+    step: ir.Value | None = None  # the difference between two elements; None is 1
+    # The names of the parameters in the formula; empty where there are none.
     offset: str = ""
     stride: str = ""
 
 
 class Access(NamedTuple):
-    """How an array is read or written, a vector at a time; `offset` and `stride` are those of its index.
-
-    Attributes
-    ----------
-    stores : bool
-        Whether it is written.
-    """
+    """How an array is read or written, a vector at a time; `offset` and `stride` are those of its index."""
 
     offset: str
     stride: str
@@ -64,27 +36,9 @@ class Access(NamedTuple):
 
 
 class VectorBody(Expressions):
-    """Writes statements on vectors. A name stands for its value at that place of the text.
+    """Writes statements on vectors of `at_once` elements. A name stands for its value at that place of the text.
 
-    Parameters
-    ----------
-    unit : Unit
-    builder : llvmlite.ir.IRBuilder
-    values : mapping of str to Typed or Along
-        The values of names at the beginning.
-    function : str
-        As of `Expressions`.
-    at_once : int
-        The elements of a vector.
-    prefetches : bool
-        Whether vectors that are loaded are prefetched.
-    streamed : collection of str
-        The arrays whose stores go past the cache.
-
-    Attributes
-    ----------
-    accesses : dict of str to Access or None
-        How each array is read or written.
+    With `prefetches` vectors that are loaded are prefetched, and the stores to `streamed` arrays go past the cache.
     """
 
     def __init__(
@@ -103,29 +57,14 @@ class VectorBody(Expressions):
         # all of them.
         self.is_split = False
         self.here: ir.Value | None = None
+        # How each array is read or written; None is one element for all.
         self.accesses: dict[str, Access | None] = {}
+        self.loops = []
 
     # --- statements ----------------------------------------------------------------------------------------------
 
-    def block(self, statements: Sequence[ast.stmt]) -> None:
-        for stmt in statements:
-            match stmt:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self.values[name] = self.expression(value)
-                case ast.Assign(targets=[ast.Subscript() as place], value=value):
-                    self.store(self.expression(place.value), self.expression(place.slice), self.expression(value))
-                case ast.Expr(value=ast.Call() as call):
-                    self.call(call)
-                case ast.If():
-                    self.if_(stmt)
-                case ast.For(orelse=[]):
-                    self.for_(stmt)
-                case ast.While(orelse=[]):
-                    self.while_(stmt)
-                case ast.Pass():
-                    pass
-                case _:
-                    raise SyntaxError(f"vectors have no such statement: {ast.unparse(stmt)}")
+    def assign(self, name: str, value: Typed) -> None:
+        self.values[name] = value
 
     def if_(self, stmt: ast.If) -> None:
         """A branch. Where elements differ in the side that they take, both sides run, and selects choose the values; a
@@ -167,23 +106,16 @@ class VectorBody(Expressions):
         lanes = test.type.count
         before = {name: spread(builder, self.values[name], lanes) for name in self.values if name in assigned}
         self.values |= before
-        start, inside, after = builder.block, *(builder.append_basic_block() for _ in range(2))
+        inside, skip, after = (builder.append_basic_block() for _ in range(3))
         left = dict(self.values)
-        builder.cbranch(any_of(builder, here), inside, after)
+        builder.cbranch(any_of(builder, here), inside, skip)
         builder.position_at_end(inside)
         self.is_split = True
         self.block(body)
         self.here, self.is_split = around, was_split
-        changed = {name: select(builder, here, self.values[name], old) for name, old in before.items()}
-        end = builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        for name, old in before.items():
-            phi = builder.phi(old.value.type)
-            phi.add_incoming(old.value, start)
-            phi.add_incoming(changed[name].value, end)
-            left[name] = Typed(phi, old.dtype)
-        self.values = left
+        versions = [(select(builder, here, self.values[name], old), old) for name, old in before.items()]
+        merged = self.merged(versions, [builder.block, skip], after)
+        self.values = left | dict(zip(before, merged, strict=True))
 
     def among_these(self, test: ir.Value) -> ir.Value:
         """A test that is false for elements that do not come here. It is a select, since the test may be undefined for
@@ -245,19 +177,12 @@ class VectorBody(Expressions):
         iteration: Callable[[], ir.Value],
         runs: ir.Value | None,
     ) -> None:
-        """A loop.
+        """A loop, in which the values of `carried` names change, all of which have a value before.
 
-        Parameters
-        ----------
-        stmt : ast.For or ast.While
-        carried : sequence of str
-            The names whose values change with each iteration, all of which have a value before.
-        iteration : callable
-            Writes an iteration and gives whether there is another one.
-        runs : llvmlite.ir.Value or None
-            Whether there is a first one; None if there is.
+        `iteration` writes an iteration and gives whether there is another one. `runs` says whether there is a first
+        one; if it is None there is, and names that the loop assigns first have a value after it.
         """
-        builder, units = self.builder, self.unit.polling.units(self.function, stmt)
+        builder, units = self.builder, self.unit.units(self.function, stmt)
         before = self.values | self.spread_out(carried, varying_after(stmt.body, self.varying()))
         start, body, after = builder.block, *(builder.append_basic_block() for _ in range(2))
         if runs is None:
@@ -282,19 +207,15 @@ class VectorBody(Expressions):
         else:
             builder.cbranch(goes_on, body, after)
         builder.position_at_end(after)
-        for name, phi in phis.items():
-            phi.add_incoming(before[name].value, start)
-            for back in backs:
-                phi.add_incoming(left[name].value, back)
-        self.values = left
-        if runs is not None:
-            self.values = dict(before)
-            for name, phi in phis.items():
-                last = builder.phi(phi.type)
-                last.add_incoming(before[name].value, start)
-                for leave in leaves:
-                    last.add_incoming(left[name].value, leave)
-                self.values[name] = Typed(last, before[name].dtype)
+        # At the head of the loop, and after it.
+        last = {} if runs is None else {name: builder.phi(phi.type) for name, phi in phis.items()}
+        for merged, blocks in ((phis, backs), (last, leaves)):
+            for name, phi in merged.items():
+                phi.add_incoming(before[name].value, start)
+                for block in blocks:
+                    phi.add_incoming(left[name].value, block)
+        self.values = left if runs is None else dict(before)
+        self.values |= {name: Typed(phi, before[name].dtype) for name, phi in last.items()}
 
     def spread_out(self, names: Sequence[str], wanted: Container[str]) -> dict[str, Typed]:
         """The wanted values among some as vectors."""
@@ -321,15 +242,15 @@ class VectorBody(Expressions):
             return super().load(pointer, index)
         self.accessed(pointer, Access(index.offset, index.stride, stores=False))
         dtype, builder = pointer.dtype[1:], self.builder
-        kind = Lanes(TYPES[dtype], self.at_once)
+        kind = Lanes(pointer.number, self.at_once)
         if index.step is None:
-            address, size = self.element(pointer, index), np.dtype(dtype).itemsize
+            address, size = self.element(pointer, index), pointer.itemsize
             if self.prefetches:
                 prefetch(builder, address, size * self.at_once)
             return Typed(builder.load(address, align=size, typ=kind), dtype)
         vector: ir.Value = ir.Constant(kind, ir.Undefined)
         for lane in range(self.at_once):
-            value = builder.load(self.of_lane(pointer, index, lane), typ=TYPES[dtype])
+            value = builder.load(self.of_lane(pointer, index, lane), typ=pointer.number)
             vector = builder.insert_element(vector, value, ir.Constant(PLACE, lane))
         return Typed(vector, dtype)
 
@@ -340,7 +261,7 @@ class VectorBody(Expressions):
         dtype, builder = pointer.dtype[1:], self.builder
         vector = spread(builder, cast(builder, value, dtype), self.at_once).value
         if index.step is None:
-            address, size = self.element(pointer, index), np.dtype(dtype).itemsize
+            address, size = self.element(pointer, index), pointer.itemsize
             # A line that is streamed in two parts, with those of other outputs in between, is written twice: of 42
             # outputs that took six times as long.
             if pointer.value.name in self.streamed and size * self.at_once >= LINE:
@@ -369,12 +290,3 @@ class VectorBody(Expressions):
         name = pointer.value.name
         if self.accesses.setdefault(name, access) != access:
             raise TypeError(f"{name} is read along the row, and not along it, or in two ways")
-
-    # --- calls ---------------------------------------------------------------------------------------------------
-
-    def operate(self, name: str, operation: Operation, values: Sequence[ir.Value]) -> ir.Value:
-        # Inside a function nothing is known of an argument.
-        if not operation.is_long or any(map(is_never_positive, values)):
-            return super().operate(name, operation, values)
-        function = self.unit.operation(name, operation, [value.type for value in values], self.function)
-        return self.builder.call(function, values)

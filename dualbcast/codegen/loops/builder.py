@@ -13,8 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.typed_values import masked_load
-from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, operand
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, masked_load, operand
 
 ORDER = "seq_cst"
 

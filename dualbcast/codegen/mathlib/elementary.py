@@ -1,4 +1,4 @@
-"""log, erfc, sin and cos as LLVM IR, without a table.
+"""Elementary functions as LLVM IR without a table: log, erfc, sin, cos, expm1, tanh, quotients and remainders.
 
 Beyond a limit the C library's functions take over, for each element alone, in a branch that is almost never taken.
 """
@@ -6,23 +6,29 @@ Beyond a limit the C library's functions take over, for each element alone, in a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from llvmlite import ir
 
 from dualbcast.codegen.mathlib.library_calls import library, or_rarely
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
+    at_least,
     at_most,
     clamped,
+    copysign,
     fma,
     for_format,
     format_of,
+    half_expm1,
+    halved,
     polynomial,
     reduced_expm1,
     rounded,
     sign_of,
     twice_scaled,
 )
-from dualbcast.codegen.values import Value
+from dualbcast.codegen.values import Value, intrinsic
 
 # P in log(1 + f) = f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2); by docs/generate_coefficients.py.
 _LOG32 = (
@@ -43,14 +49,10 @@ def log(x: Value) -> Value:
     lift, whole = 2 * form.fraction, 2.0**form.fraction
     is_subnormal = x < form.normal
     normal = is_subnormal.choose(x * 2.0**lift, x)
-    # Counted from sqrt(1/2) the exponent is n, and what is left is the distance from there. It goes to a float by way
-    # of the last bits of one, since AVX2 cannot convert.
-    root, one = x.constant(math.sqrt(0.5)).bits(), x.constant(1.0).bits()
-    counted = normal.bits() - root + one
-    exponent = (counted >> form.fraction) | x.constant(whole).bits()
+    exponent, mantissa = halved(normal)
     bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
-    n = exponent.as_float() - bias
-    f = ((counted & ((1 << form.fraction) - 1)) + root).as_float() - 1.0
+    n = exponent - bias
+    f = mantissa - 1.0
 
     square = f * f
     tail = fma(f, polynomial(for_format(x, _LOG32, _LOG64), f), -0.5)
@@ -62,22 +64,16 @@ def log(x: Value) -> Value:
     return x.unordered(">", 0.0).choose(result, nothing)
 
 
-@dataclass(frozen=True)
-class _Tail:
+class _Tail(NamedTuple):
     """What depends on the format; the coefficients are by docs/generate_coefficients.py.
 
-    Attributes
-    ----------
-    largest : float
-        From here on erfc is 0, and the square is not yet clamped for exp.
-    above, below : tuple of float
-        A and B in erfc(x) = exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= largest. All are
-        positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+    A and B are in erfc(x) = exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= largest. All are
+    positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
     """
 
-    largest: float
-    above: tuple[float, ...]
-    below: tuple[float, ...]
+    largest: float  # from here on erfc is 0, and the square is not yet clamped for exp
+    above: tuple[float, ...]  # A
+    below: tuple[float, ...]  # B
 
 
 _ERFC32 = _Tail(
@@ -117,25 +113,17 @@ def erfc(argument: Value) -> Value:
     return (argument < 0.0).choose(2.0 - tail, tail)
 
 
-@dataclass(frozen=True)
-class _Trigonometry:
+class _Trigonometry(NamedTuple):
     """What depends on the format.
 
-    Attributes
-    ----------
-    half_pi : tuple of float
-        Three numbers whose sum is pi / 2, each rounded.
-    limit : float
-        Up to here a multiple of them leaves the right remainder.
-    sine, cosine : tuple of float
-        S and C in sin(r) = r + r**3 * S(r**2) and cos(r) = 1 - r**2 / 2 + r**4 * C(r**2) for abs(r) <= pi / 4; they
-        interpolate at Chebyshev's points.
+    S and C are in sin(r) = r + r**3 * S(r**2) and cos(r) = 1 - r**2 / 2 + r**4 * C(r**2) for abs(r) <= pi / 4; they
+    interpolate at Chebyshev's points.
     """
 
-    half_pi: tuple[float, float, float]
-    limit: float
-    sine: tuple[float, ...]
-    cosine: tuple[float, ...]
+    half_pi: tuple[float, float, float]  # three numbers whose sum is pi / 2, each rounded
+    limit: float  # up to here a multiple of them leaves the right remainder
+    sine: tuple[float, ...]  # S
+    cosine: tuple[float, ...]  # C
 
 
 _TRIG32 = _Trigonometry(
@@ -195,3 +183,71 @@ def _or_library(name: str, x: Value, size: Value, sign: Value) -> Value:
     result = (size.bits() ^ sign).as_float()
     is_large = absolute(x) > for_format(x, _TRIG32, _TRIG64).limit
     return or_rarely(is_large, result, lambda: library(name, x))
+
+
+def expm1(x: Value) -> Value:
+    form = format_of(x)
+    half = half_expm1(at_least(form.minus_one, at_most(form.largest, x)))
+    result = half + half
+    # Where it is x its last bits, or the sign of a zero, would be lost in halves.
+    return (absolute(x) < form.tiny).choose(x, result)
+
+
+def tanh(x: Value) -> Value:
+    """With h = expm1(2 * abs(x)) / 2, h / (1 + h): for small h as h - h * h / (1 + h), whose last term is small."""
+    size = at_most(format_of(x).saturated, absolute(x))
+    h = half_expm1(size + size)
+    ratio = h / (1.0 + h)
+    small = fma(-h, ratio, h)
+    return copysign((h < 0.45).choose(small, ratio), x)
+
+
+def divided_by_constants(a: Value, b: Value, reciprocal: Value) -> Value:
+    """a / b, for a host that divides fast: its divider is not to be the only thing at work."""
+    return divided(a, b, reciprocal) if isinstance(b.value, ir.Constant) else a / b
+
+
+def divided(a: Value, b: Value, reciprocal: Value) -> Value:
+    """a / b, given 1 / b.
+
+    With r = 1 / b rounded and q = a * r, the remainder a - q * b is exact, or near enough, and what it adds to q gives
+    the correctly rounded quotient (P. Markstein, 1990) where nothing overflows or is subnormal. Elsewhere there is a
+    division, in a branch that is almost never taken.
+    """
+    q = a * reciprocal
+    rest = fma(-b, q, a)
+    result = fma(rest, reciprocal, q).bits()
+    # A quotient that is zero has lost its sign.
+    result = (result | sign_of(q.bits())).as_float()
+    # Zeros are common above, where a search has come to its end; everywhere else they are rare.
+    is_something = a.unordered("!=", 0.0)
+    is_rare = _is_extraordinary(b) | (_is_extraordinary(q) & is_something)
+    return or_rarely(is_rare, result, lambda: a / b)
+
+
+def _is_extraordinary(x: Value) -> Value:
+    """Whether the exponent of x is not one of half of all, as those of zeros, infinities and NaN.
+
+    Where it is one, for two numbers, the product of their last places is a number, so that the remainder is exact.
+    """
+    form = format_of(x)
+    first = form.bias - (form.bias - form.fraction - 1) // 2
+    # Counted from there exactly these have their highest bit set; the sign only turns over.
+    highest = 1 << (form.width - 2)
+    counted = x.bits() + (highest - (first << form.fraction))
+    return counted & highest == 0
+
+
+def fmod(a: Value, b: Value) -> Value:
+    """With q = a / b rounded and then cut off, a - q * b is a number of the format, so that one fused step gives it;
+    where a / b was rounded up to a whole number it is one b too small. Large quotients are left to the C library.
+    """
+    quotient = a / b
+    size, signed = absolute(quotient), copysign(absolute(b), a)
+    rest = fma(-intrinsic("trunc", quotient), b, a)
+    beyond = rest.bits() ^ sign_of(a.bits())
+    rest = (beyond.as_float() < 0.0).choose(rest + signed, rest)
+    # An infinite b among others, whose product with 0 is no number.
+    rest = (size < 1.0).choose(a, copysign(rest, a))
+    is_large = size >= 2.0 ** (format_of(a).fraction - 1)
+    return or_rarely(is_large, rest, lambda: library("fmod", a, b))

@@ -22,6 +22,7 @@ from dualbcast.codegen.mathlib.primitives import (
     fma,
     for_format,
     format_of,
+    halved,
     is_even,
     polynomial,
     rounded,
@@ -31,33 +32,20 @@ from dualbcast.codegen.values import Value, intrinsic
 
 
 class _Constants(NamedTuple):
-    """What depends on the format; `docs/generate_coefficients.py` finds the polynomials.
+    """What depends on the format; `docs/generate_coefficients.py` finds the polynomials."""
 
-    Attributes
-    ----------
-    steps : int
-        Up to this and a half are the small numbers.
-    largest : float
-        From here on gamma is infinite, and 0 at what is as negative.
-    high, low : float
-        log(2): the first with so few digits that products with small whole numbers are exact.
-    around : tuple of float
-        R in 1 / gamma(2 + t) = 1 + t * R(t) for abs(t) <= 1/2.
-    far : tuple of float
-        W in log(gamma(x)) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
-    log : tuple of float
-        L in log((1 + s) / (1 - s)) = 2 * s + s**3 * L(s**2) from sqrt(1/2) to sqrt(2).
-    sine : tuple of float
-        S in sin(pi * r) / pi = r + r**3 * S(r**2) for abs(r) <= 1/2.
-    """
-
-    steps: int
-    largest: float
+    steps: int  # up to this and a half are the small numbers
+    largest: float  # from here on gamma is infinite, and 0 at what is as negative
+    # log(2): the first with so few digits that products with small whole numbers are exact.
     high: float
     low: float
+    # R in 1 / gamma(2 + t) = 1 + t * R(t) for abs(t) <= 1/2.
     around: tuple[float, ...]
+    # W in log(gamma(x)) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
     far: tuple[float, ...]
+    # L in log((1 + s) / (1 - s)) = 2 * s + s**3 * L(s**2) from sqrt(1/2) to sqrt(2).
     log: tuple[float, ...]
+    # S in sin(pi * r) / pi = r + r**3 * S(r**2) for abs(r) <= 1/2.
     sine: tuple[float, ...]
 
 
@@ -187,11 +175,8 @@ def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
     """log(m) as the sum of two numbers, for m that are above 2, with half as many digits again as one has."""
     form = format_of(m)
     # m = 2**k * (1 + d), where d is counted from sqrt(1/2).
-    root, unit, whole = m.constant(math.sqrt(0.5)).bits(), m.constant(1.0).bits(), 2.0**form.fraction
-    counted = m.bits() - root + unit
-    exponent = (counted >> form.fraction) | m.constant(whole).bits()
-    k = exponent.as_float() - (whole + form.bias)
-    left = ((counted & ((1 << form.fraction) - 1)) + root).as_float()
+    exponent, left = halved(m)
+    k = exponent - (2.0**form.fraction + form.bias)
     # s = d / (2 + d), and what of the divisor and of the quotient is rounded off.
     d, divisor = left - 1.0, left + 1.0
     lacking = left - (divisor - 1.0)
@@ -211,21 +196,14 @@ def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
 
 
 class _LogConstants(NamedTuple):
-    """What depends on the format; `docs/generate_coefficients.py` finds them.
+    """What depends on the format; `docs/generate_coefficients.py` finds them."""
 
-    Attributes
-    ----------
-    steps : int
-        From 3 and this on Stirling's series is taken; below, an argument is brought between 2 and 3 in so many steps.
-    above, below : tuple of float
-        A and B in lgamma(1 + d) = d * (d - 1) * (1/2 + A(d) / B(d)) for 0 <= d <= 2.
-    far : tuple of float
-        W in lgamma(x) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
-    """
-
+    # From 3 and this on Stirling's series is taken; below, an argument is brought between 2 and 3 in so many steps.
     steps: int
+    # A and B in lgamma(1 + d) = d * (d - 1) * (1/2 + A(d) / B(d)) for 0 <= d <= 2.
     above: tuple[float, ...]
     below: tuple[float, ...]
+    # W in lgamma(x) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
     far: tuple[float, ...]
 
 

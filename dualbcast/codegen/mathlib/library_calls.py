@@ -12,16 +12,17 @@ arguments where it does not need the value. So the library gets a harmless numbe
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.codegen.mathlib import libm
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
-    attribute,
     called,
     copysign,
     for_format,
@@ -29,7 +30,7 @@ from dualbcast.codegen.mathlib.primitives import (
     is_even,
     sign_of,
 )
-from dualbcast.codegen.values import Lanes, Value, any_of, intrinsic, is_single, lone
+from dualbcast.codegen.values import Value, any_of, attribute, declared, intrinsic, is_single, lone
 
 # The weights of the rare side of a branch and of the usual one.
 _RARELY = (1, 2000)
@@ -37,23 +38,18 @@ _RARELY = (1, 2000)
 
 def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
     """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
-    builder = result.builder
-    here, rare, after = builder.block, builder.append_basic_block("rare"), builder.append_basic_block("common")
-    builder.cbranch(any_of(builder, is_rare.value), rare, after).set_weights(_RARELY)
-    builder.position_at_end(rare)
-    value = otherwise()
-    if is_rare.is_vector:
-        value = is_rare.choose(value, result)
-    builder.branch(after)
-    builder.position_at_end(after)
-    return _either(builder, [(result, here), (value, rare)])
+
+    def some() -> Value:
+        return is_rare.choose(otherwise(), result) if is_rare.is_vector else otherwise()
+
+    return instead(is_rare, lambda: result, some)
 
 
 def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
     """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
     builder = is_rare.builder
     ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
-    after = builder.append_basic_block()
+    after = builder.append_basic_block("common")
     builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
     values = []
     for way, compute in zip(ways, (otherwise, usual), strict=True):
@@ -61,73 +57,77 @@ def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], 
         values.append((compute(), builder.block))
         builder.branch(after)
     builder.position_at_end(after)
-    return _either(builder, values)
-
-
-def _either(builder: ir.IRBuilder, values: list[tuple[Value, ir.Block]]) -> Value:
-    """The value of the block that this place is reached from."""
     phi = builder.phi(values[0][0].kind)
     for value, block in values:
         phi.add_incoming(value.value, block)
     return Value(builder, phi)
 
 
-def apart(symbol: str, like: Value, write: Emit) -> ir.Function:
-    """A function of two values of a type that stands apart from the code that seldom calls it."""
-    module = like.builder.module
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(like.kind, [like.kind] * 2), symbol)
-        function.linkage = "linkonce_odr"
-        attribute(function, "noinline", "memory(none)", "nounwind", "willreturn", "cold")
-        _write(function, write)
-    return function
-
-
-def _write(function: ir.Function, write: Emit) -> None:
-    """Return from a function the value that is written for its arguments."""
-    builder = ir.IRBuilder(function.append_basic_block())
-    builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
-
-
-def declared(module: ir.Module, symbol: str, kind: ir.Type, arity: int, *attributes: str) -> ir.Function:
-    """A function of values of one type that depends on nothing else."""
-    function = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), symbol)
-        attribute(function, "memory(none)", "nounwind", "willreturn", *attributes)
-    return function
-
-
-def for_each(function: ir.Function, lanes: int) -> ir.Function:
-    """A function of vectors of so many, which calls a function of numbers for each."""
-    module, arity = function.module, len(function.args)
-    symbol = f"{function.name}_each_{lanes}"
-    each = module.globals.get(symbol)
-    if each is not None:
-        return each
-    vector = Lanes(function.return_value.type, lanes)
-    each = ir.Function(module, ir.FunctionType(vector, [vector] * arity), symbol)
-    each.linkage = "linkonce_odr"
-    attribute(each, "noinline", "nounwind", "willreturn", "memory(none)")
-
-    def one_by_one(*arguments: Value) -> Value:
-        result = Value(arguments[0].builder, ir.Constant(vector, ir.Undefined))
-        for lane in range(lanes):
-            result = result.with_lane(lane, called(function, *[argument.lane(lane) for argument in arguments]))
-        return result
-
-    _write(each, one_by_one)
-    return each
+# The attributes of functions that depend on nothing but their arguments.
+_PURE = ("memory(none)", "nounwind", "willreturn")
 
 
 def library(name: str, *arguments: Value) -> Value:
-    """The value of a function of the C library, called under a condition: of vectors, for each element."""
-    kind, module = arguments[0].kind, arguments[0].builder.module
-    symbol = libm.symbol(name + ("f" if is_single(kind) else ""))
-    function = declared(module, symbol, lone(kind), len(arguments), "cold")
-    if arguments[0].is_vector:
-        return called(for_each(function, kind.count), *arguments)
+    """The value of a function of the C library, of vectors for each element."""
+    first = arguments[0]
+    function = _external(libm.symbol(_precise(name, first)), lone(first.kind), arguments)
+
+    def of_each(*vectors: Value) -> Value:
+        result = Value(vectors[0].builder, ir.Constant(first.kind, ir.Undefined))
+        for lane in range(first.kind.count):
+            result = result.with_lane(lane, called(function, *[vector.lane(lane) for vector in vectors]))
+        return result
+
+    if not first.is_vector:
+        return called(function, *arguments)
+    return _apart(f"{function.name}_each_{first.kind.count}", of_each, *arguments)
+
+
+def vector_library(name: str, *arguments: Value) -> Value:
+    """The value of libmvec's function for vectors, in halves where these are longer than the processor's."""
+    first = arguments[0]
+    if not first.is_vector:
+        return library(name, *arguments)
+    lanes = first.kind.count
+    version = _versions(_precise(name, first), first.kind.element, len(arguments)).get(lanes)
+    if version is not None:
+        return called(_external(version, first.kind, arguments), *arguments)
+    parts = [range(lanes // 2), range(lanes // 2, lanes)]
+    of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
+    low, high = (vector_library(name, *part) for part in of_each)
+    return low.shuffle(high, range(lanes))
+
+
+def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:
+    """The functions of libmvec that compute C's `name`, by how many are a vector."""
+    features = llvm.get_host_cpu_features()
+    # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
+    sets = {"b": 128}
+    if features.get("avx2") and features.get("fma"):
+        sets["d"] = 256
+    if features.get("avx512f") and features.get("avx512dq"):
+        sets["e"] = 512
+    counts = {letter: bits // (32 if is_single(kind) else 64) for letter, bits in sets.items()}
+    return {lanes: f"_ZGV{letter}N{lanes}{'v' * arity}_{name}" for letter, lanes in counts.items()}
+
+
+def _precise(name: str, value: Value) -> str:
+    """C's name of a function of numbers in the format of a value."""
+    return name + ("f" if is_single(value.kind) else "")
+
+
+def _external(symbol: str, kind: ir.Type, arguments: Sequence[Value]) -> ir.Function:
+    return declared(arguments[0].builder.module, symbol, kind, [kind] * len(arguments), *_PURE)
+
+
+def _apart(symbol: str, write: Emit, *arguments: Value, cold: bool = False) -> Value:
+    """The value of what `write` writes, in a function that stands apart from the code that seldom calls it."""
+    function = _external(symbol, arguments[0].kind, arguments)
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        attribute(function, "noinline", *(["cold"] if cold else []))
+        builder = ir.IRBuilder(function.append_basic_block())
+        builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
     return called(function, *arguments)
 
 
@@ -148,11 +148,8 @@ def of_any_base(library: Emit) -> Emit:
         size = absolute(y * _power_logarithm(x))
         is_ordinary = is_normal & (size < form.bias - 3)
         symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
-
-        def of_all(x: Value, y: Value) -> Value:
-            return _of_all(library, x, y)
-
-        return instead(~is_ordinary, lambda: library(x, y), lambda: called(apart(symbol, x, of_all), x, y))
+        of_all = functools.partial(_of_all, library)
+        return instead(~is_ordinary, lambda: library(x, y), lambda: _apart(symbol, of_all, x, y, cold=True))
 
     return emit
 
@@ -201,19 +198,17 @@ def _of_all(library: Emit, x: Value, y: Value) -> Value:
     return ((y == 0.0) | (x == 1.0)).choose(one, power)
 
 
-# Of a number: whether it is in the range; and a function that writes the value if it is not.
-_Known = Callable[[Value], tuple[Value, Callable[[], Value]]]
+def _within(inside: Emit, beyond: Emit, harmless: float) -> Callable[[Emit], Emit]:
+    """Around a function that takes long outside of a range: there it gets a harmless number, and `beyond` its value."""
 
-
-def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
     def around(library: Emit) -> Emit:
         def emit(x: Value) -> Value:
             if not x.is_vector:
                 return library(x)
-            is_inside, beyond = known(x)
+            is_inside = inside(x)
 
             def some() -> Value:
-                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond())
+                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
 
             return instead(~is_inside, lambda: library(x), some)
 
@@ -222,59 +217,47 @@ def _within(known: _Known, harmless: float) -> Callable[[Emit], Emit]:
     return around
 
 
-def _logarithm(pole: float) -> _Known:
-    """Of more than a pole, where it is -inf. (Infinity takes twice as long, and a second test would cost all.)"""
-
-    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
-        is_pole = x == pole
-        return x > pole, lambda: is_pole.choose(x.constant(-math.inf), math.nan)
-
-    return known
+def _nan(x: Value) -> Value:
+    return x.constant(math.nan)
 
 
-def _otherwise_nan(is_inside: Callable[[Value], Value]) -> _Known:
-    return lambda x: (is_inside(x), lambda: x.constant(math.nan))
+def _at_pole(x: Value, pole: float) -> Value:
+    return (x == pole).choose(x.constant(-math.inf), math.nan)
 
 
-def _below_one(x: Value) -> tuple[Value, Callable[[], Value]]:
-    size = absolute(x)
-
-    def beyond() -> Value:
-        infinite = copysign(x.constant(math.inf), x)
-        return (size == 1.0).choose(infinite, math.nan)
-
-    return size < 1.0, beyond
+def _atanh_beyond(x: Value) -> Value:
+    infinite = copysign(x.constant(math.inf), x)
+    return (absolute(x) == 1.0).choose(infinite, math.nan)
 
 
-def _up_to(float32: float, float64: float, even: bool = False) -> _Known:
-    """Of what is less than so much in absolute value, from where on the value is infinite, with the number's sign."""
-
-    def known(x: Value) -> tuple[Value, Callable[[], Value]]:
-        size = absolute(x)
-        is_inside = size < for_format(x, float32, float64)
-        return is_inside, lambda: (size if even else x) * math.inf
-
-    return known
-
-
-def _exp2(x: Value) -> tuple[Value, Callable[[], Value]]:
+def _exp2_is_ordinary(x: Value) -> Value:
     form = format_of(x)
     is_above = x > -form.bias - form.fraction - 1
-    return is_above & (x < form.bias + 1), lambda: (x < 0.0).choose(0.0, x * math.inf)
+    return is_above & (x < form.bias + 1)
 
 
+def _is_at_most_one(x: Value) -> Value:
+    return absolute(x) <= 1.0
+
+
+def _has_finite_exp(x: Value) -> Value:
+    return absolute(x) < for_format(x, 90.0, 711.0)
+
+
+# Of more than a pole. (Infinity takes twice as long, and a second test would cost all.)
+_LOGARITHM = _within(lambda x: x > 0.0, lambda x: _at_pole(x, 0.0), 1.0)
 # The code around the library's function of vectors.
 AROUND: dict[str, Callable[[Emit], Emit]] = {
     "pow": of_any_base,
-    "exp2": _within(_exp2, 0.0),
-    "log2": _within(_logarithm(0.0), 1.0),
-    "log10": _within(_logarithm(0.0), 1.0),
-    "log1p": _within(_logarithm(-1.0), 0.0),
-    "asin": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
-    "acos": _within(_otherwise_nan(lambda x: absolute(x) <= 1.0), 0.0),
-    "atanh": _within(_below_one, 0.0),
-    "acosh": _within(_otherwise_nan(lambda x: x >= 1.0), 2.0),
-    "sinh": _within(_up_to(90.0, 711.0), 0.0),
-    "cosh": _within(_up_to(90.0, 711.0, even=True), 0.0),
-    "tan": _within(_otherwise_nan(lambda x: absolute(x) < math.inf), 0.0),
+    "exp2": _within(_exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
+    "log2": _LOGARITHM,
+    "log10": _LOGARITHM,
+    "log1p": _within(lambda x: x > -1.0, lambda x: _at_pole(x, -1.0), 0.0),
+    "asin": _within(_is_at_most_one, _nan, 0.0),
+    "acos": _within(_is_at_most_one, _nan, 0.0),
+    "atanh": _within(lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
+    "acosh": _within(lambda x: x >= 1.0, _nan, 2.0),
+    "sinh": _within(_has_finite_exp, lambda x: x * math.inf, 0.0),
+    "cosh": _within(_has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
+    "tan": _within(lambda x: absolute(x) < math.inf, _nan, 0.0),
 }

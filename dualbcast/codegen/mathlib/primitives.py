@@ -35,34 +35,22 @@ def has_scaling() -> bool:
 class Format:
     """What depends on the floating-point format.
 
-    Attributes
-    ----------
-    dtype : type
-        The format.
-    fraction, bias, width : int
-        The bits of the fraction, the bias of the exponent, and all bits.
-    exponential : tuple of float
-        P in exp(r) = 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2, from the constant on: it interpolates at
-        Chebyshev's points, and leaves out less than a tenth of a unit in the last place of exp.
-    log2_low : float
-        log(2) beyond its digits in this format.
-    largest, smallest, minus_one, saturated : float
-        Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
-    tiny : float
-        Below this expm1(x) is x.
+    P is in exp(r) = 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2, from the constant on: it interpolates at Chebyshev's
+    points, and leaves out less than a tenth of a unit in the last place of exp.
     """
 
     dtype: type[np.floating[Any]]
-    fraction: int
-    bias: int
-    width: int
-    exponential: tuple[float, ...]
-    log2_low: float
+    fraction: int  # its bits
+    bias: int  # of the exponent
+    width: int  # all bits
+    exponential: tuple[float, ...]  # P
+    log2_low: float  # log(2) beyond its digits in this format
+    # Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
     largest: float
     smallest: float
     minus_one: float
     saturated: float
-    tiny: float
+    tiny: float  # below this expm1(x) is x
 
     @property
     def normal(self) -> float:
@@ -150,6 +138,17 @@ def at_least(limit: float, x: Value) -> Value:
 def rounded(shifted: Value) -> Value:
     """The whole number in the last bits of a sum with `Format.shifter`."""
     return shifted - format_of(shifted).shifter
+
+
+def halved(x: Value) -> tuple[Value, Value]:
+    """2**fraction + bias + n and m, of a normal x = 2**n * m with m from sqrt(1/2) to sqrt(2)."""
+    form = format_of(x)
+    # Counted from sqrt(1/2) the exponent is n, and what is left is the distance from there. It goes to a float by way
+    # of the last bits of one, since AVX2 cannot convert.
+    root, one = x.constant(math.sqrt(0.5)).bits(), x.constant(1.0).bits()
+    counted = x.bits() - root + one
+    exponent = (counted >> form.fraction) | x.constant(2.0**form.fraction).bits()
+    return exponent.as_float(), ((counted & ((1 << form.fraction) - 1)) + root).as_float()
 
 
 def is_even(x: Value) -> Value:
@@ -248,10 +247,3 @@ def called(function: ir.Function, *arguments: Value) -> Value:
     """The result of a function of the module that is being written."""
     builder = arguments[0].builder
     return Value(builder, builder.call(function, [argument.value for argument in arguments]))
-
-
-def attribute(function: ir.Function, *attributes: str) -> None:
-    """Add attributes to a function."""
-    for each in attributes:
-        # llvmlite checks attributes against a list that is older than these.
-        set.add(function.attributes, each)
