@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dualbcast.codegen.cpu_loops import index_names, loops, summing_loops
-from dualbcast.codegen.cuda.kernel_shell import cuda_shell
-from dualbcast.codegen.cuda.reduction_shell import summing_shell
+from dualbcast.codegen.cuda.kernel_shell import cuda_shell, summing_shell
 from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED
 from dualbcast.frontend.rule_bodies import helper_of

@@ -19,7 +19,7 @@ from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
 from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
 from dualbcast.runtime.cpu.pieces import Copied, Packing
 from dualbcast.runtime.cuda.grid import foremost
-from dualbcast.runtime.cuda.memory import allocate, shared_block
+from dualbcast.runtime.cuda.memory import reserve, shared_block
 from dualbcast.runtime.reduction_blocks import WORK, Block, Space, Split
 
 form_of = attrgetter("shape", "strides", "dtype")
@@ -99,7 +99,7 @@ class Geometry(NamedTuple):
 
     def _on_device(self, dtypes: Sequence[DType]) -> tuple[Array, ...]:
         lengths, axes = self.memory
-        arrays = allocate(shared_block(lengths, tuple(dtypes)))
+        arrays = tuple(reserve(shared_block(lengths, tuple(dtypes))))
         return arrays if axes is None else tuple([array.transpose(axes) for array in arrays])
 
 
