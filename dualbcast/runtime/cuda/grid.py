@@ -14,7 +14,7 @@ from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import WARP
 from dualbcast.errors import BackendError
 
-_MAX_GRID_X, _MAX_GRID_YZ = 2**31 - 1, 65535
+MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
 # The number of blocks that is enough for any GPU, and the iterations of a thread from which on there are more blocks.
 _BLOCKS, _ITERATIONS = 2048, 8
 
@@ -96,8 +96,8 @@ def reduction_grid(sizes: tuple[int, ...]) -> ReductionGrid:
 
 def _grid(columns: int, rows: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
     """A grid of so many columns along x, and at least so many rows along y and z; `sizes` are for the error."""
-    depth = -(-rows // _MAX_GRID_YZ)
-    if columns > _MAX_GRID_X or depth > _MAX_GRID_YZ:
+    depth = -(-rows // MAX_GRID_YZ)
+    if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
         raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
     return columns, -(-rows // depth), depth
 
