@@ -134,14 +134,10 @@ class Element:
         signature: Signature | None = None,
         out: Any = None,
     ) -> Call:
-        """A product with arguments, ready to run.
+        """A product with arguments, ready to run; `which`, `wrt` and `dtypes` are as for `specialise`.
 
         Parameters
         ----------
-        which, wrt, dtypes
-            As for `specialise`.
-        values : tuple
-            Arrays and numbers, one for each parameter.
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over the dimensions that the array does not span.
@@ -171,12 +167,8 @@ class Element:
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
     ) -> tuple[Any, ...]:
-        """The outputs for these arguments, from one launch; see `prepare`.
-
-        Returns
-        -------
-        tuple of array
-            An output that is one number everywhere is a read-only view of that number.
+        """The outputs for these arguments, from one launch; see `prepare`. One that is the same number everywhere is a
+        read-only view of that number.
         """
         key = dtypes, shapes, forms_of(values)
         results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)
