@@ -57,6 +57,8 @@ class Results:
         self.shape, self.limit = planned.geometry.shape, spec.limit
         self._spec, self._total, self._module = spec, planned.total, operands.module
         self._parts, self._sums = parts, sums
+        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
+        self._signature = operands.signature
         self._arguments = {spec.names[at]: operands.arrays[at].shape for at in spec.wrt}
         # Where the outputs of the kernel that are no values begin, and those that are second partials.
         self._partials, self._seconds = product.values, product.values + product.jacobian
@@ -104,7 +106,7 @@ class Results:
         shape = None if self._sums is None else self._sums[at]
         # The number of elements that are summed into one.
         terms = 1 if shape is None else self._total // max(1, math.prod(shape))
-        dtype = self._parts[at] if self._parts else self._spec.signature.result_dtype
+        dtype = self._parts[at] if self._parts else self._signature.result_dtype
         with beside(outputs):
             return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
 
@@ -118,7 +120,7 @@ class Results:
 
     def _frame(self, depth: int, first: int) -> Frame:
         """The frame of the blocks whose keys have `depth` parts; `first` is the kernel's output they begin with."""
-        spec, signature = self._spec, self._spec.signature
+        spec, signature = self._spec, self._signature
         wrt = tuple([spec.names[at] for at in spec.wrt])
         places = []
         for place, block in spec.product.blocks.items():
