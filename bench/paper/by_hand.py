@@ -16,7 +16,7 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.codegen.cuda.build import optional
-from dualbcast.runtime.cuda.launch import launch_shape
+from dualbcast.runtime.cuda.grid import launch_shape
 
 __all__ = ["HandKernel", "compile_by_hand", "launch_cell", "launch_product"]
 

@@ -84,13 +84,9 @@ class Inspectable:
             Also show the IR after each pass of the compiler.
         """
         # Imported here, since it imports much of the compiler.
-        from dualbcast.program.explain import explain_kernel
+        from dualbcast.program.explain import explain_call
 
-        call = self._inspected(arrays, wrt, product, named)
-        kernel = None if cc is None else call.cuda_kernel(cc)
-        function = call.spec.product.function if cc is None else call.spec.product.forward
-        trace = call.passes(cc) if passes else None
-        return explain_kernel(function, call.plan, call.spec.dtypes, call.spec.compute, kernel, trace)
+        return explain_call(self._inspected(arrays, wrt, product, named), cc, passes)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The intermediate representation of a product."""

@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dualbcast.codegen.cpu_loops import index_names, loops, summing_loops
-from dualbcast.codegen.cuda.kernel_shell import cuda_shell
-from dualbcast.codegen.cuda.reduction_shell import summing_shell
+from dualbcast.codegen.cuda.kernel_shell import cuda_shell, summing_shell
 from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED, helper_of
-from dualbcast.ir.nodes import Expr, For, Function, Names, Op, While
-from dualbcast.ir.traversal import assigned, expressions, has_loops, operations_of, statements
-from dualbcast.frontend.lower import helper_of
+from dualbcast.ir.nodes import Function, Names
+from dualbcast.ir.traversal import assigned, has_loops, operations_of
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.scheduling import vectors_to_interleave
 from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -51,26 +52,12 @@ class Element:
         The positions of the outputs that are floats.
     """
 
-    __slots__ = (
-        "_derived",
-        "_paths",
-        "_products",
-        "_text",
-        "floats",
-        "function",
-        "label",
-        "length",
-        "names",
-        "options",
-    )
-
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
         self.function, self.names, self.label, self.options = function, names, label, options
         self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
         self._products: dict[tuple[Any, ...], TypedProduct] = {}
         self._derived: dict[tuple[Derivation, tuple[int, ...]], Element] = {}
         self._paths: Recent[FastPath] = Recent()
-        self._text: str | None = None
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
         """A function derived from this one, as an element function again.
@@ -101,36 +88,22 @@ class Element:
         """Some of the outputs only."""
         return self if outputs == tuple(range(len(self.function.outputs))) else self.derive("select", outputs)
 
+    @cached_property
     def _identity(self) -> str:
-        if self._text is None:
-            self._text = products.identity(self.function)
-        return self._text
+        return products.identity(self.function)
 
     def specialise(
         self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
     ) -> TypedProduct:
-        """A product for the dtypes of a call.
+        """A product for the dtypes of a call; `which` and `wrt` are as for `products.make_product`.
 
-        Parameters
-        ----------
-        which, wrt
-            As for `products.make_product`.
-        signature : Signature
-            Of the arguments.
-        dtypes : tuple of numpy.dtype, optional
-            For "parts", the dtype to store each output in; otherwise the arguments decide.
+        For "parts", `dtypes` says which dtype each output is stored in; otherwise the arguments decide.
         """
         key = which, signature, wrt, dtypes
-        spec = self._products.get(key)
-        if spec is None:
-            spec = self._products[key] = self._typed(which, signature, wrt, dtypes)
-        return spec
-
-    def _typed(
-        self, which: Which, signature: Signature, wrt: tuple[int, ...], dtypes: tuple[DType, ...] | None
-    ) -> TypedProduct:
+        if key in self._products:
+            return self._products[key]
         with plain_errors(self.function), collection_postponed():
-            identity = self._identity()
+            identity = self._identity
             product = products.product(self.function, which, wrt, identity)
         limited, max_iterations = None, self.options.max_iterations
         if max_iterations is not None:
@@ -144,19 +117,12 @@ class Element:
                     stored[block.stored] = dtypes[place[0]]
         within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
         subject = "value" if which == "parts" else which.replace("_", " ")
-        return TypedProduct(
-            product,
-            wrt,
-            tuple(stored),
-            signature.result_dtype,
-            signature.compute,
-            signature.storages,
-            f"{self.label}: {subject}{within}; {signature.compute}",
-            self.options,
-            self.names,
-            identity and f"{which} {wrt} {max_iterations} {identity}",
-            limited,
+        title = f"{self.label}: {subject}{within}; {signature.compute}"
+        identity = identity and f"{which} {wrt} {max_iterations} {identity}"
+        spec = self._products[key] = TypedProduct(
+            product, wrt, tuple(stored), signature, title, self.options, self.names, identity, limited
         )
+        return spec
 
     def prepare(
         self,
@@ -168,14 +134,10 @@ class Element:
         signature: Signature | None = None,
         out: Any = None,
     ) -> Call:
-        """A product with arguments, ready to run.
+        """A product with arguments, ready to run; `which`, `wrt` and `dtypes` are as for `specialise`.
 
         Parameters
         ----------
-        which, wrt, dtypes
-            As for `specialise`.
-        values : tuple
-            Arrays and numbers, one for each parameter.
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over the dimensions that the array does not span.
@@ -205,12 +167,8 @@ class Element:
         dtypes: tuple[DType, ...] | None = None,
         shapes: tuple[Shape | None, ...] | None = None,
     ) -> tuple[Any, ...]:
-        """The outputs for these arguments, from one launch; see `prepare`.
-
-        Returns
-        -------
-        tuple of array
-            An output that is one number everywhere is a read-only view of that number.
+        """The outputs for these arguments, from one launch; see `prepare`. One that is the same number everywhere is a
+        read-only view of that number.
         """
         key = dtypes, shapes, forms_of(values)
         results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)

@@ -20,6 +20,7 @@ from dualbcast.passes.if_conversion import branch_choices
 from dualbcast.passes.scheduling import INSTRUCTIONS
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 from dualbcast.program import pipeline
+from dualbcast.program.launch import Call
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
@@ -91,67 +92,72 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         counted = ", ".join(f"{count} {name}" for name, count in sorted(self.operations.items(), key=lambda at: -at[1]))
-        lines = [
-            f"{self.name}: {len(self.outputs)} outputs ({', '.join(self.outputs)}) of shape {self.shape}, {self.dtype}",
-            f"  layout      {self.layout}",
-            f"  operations  {counted}",
-            f"  memory      {self.bytes_read:,} bytes read, {self.bytes_written:,} written",
+        rows = [
+            ("layout", self.layout),
+            ("operations", counted),
+            ("memory", f"{self.bytes_read:,} bytes read, {self.bytes_written:,} written"),
         ]
         if self.streamed:
-            lines.append("  stores      streamed past the cache")
-        lines += [f"  {'branches' if at == 0 else '':<10}  {branch}" for at, branch in enumerate(self.branches)]
+            rows.append(("stores", "streamed past the cache"))
+        rows += [("" if at else "branches", branch) for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
-            major, minor = self.cuda.cc
-            spills = self.cuda.spill_loads + self.cuda.spill_stores
-            lines.append(f"  sm_{major}{minor}       {self.cuda.registers} registers, {spills} bytes spilled")
-            with contextlib.suppress(BackendError):  # a GPU that is newer than the table
-                lines[-1] += f", occupancy {self.cuda.occupancy():.0%} in blocks of {self.cuda.block}"
-            lanes = self.cuda.source.layout.lanes
-            lines.append(f"              {'one element' if lanes == 1 else f'{lanes} elements'} a thread")
-            with contextlib.suppress(MissingDependencyError):  # nvdisasm
-                lines[-1] += f": {self.cuda.instructions()}"
+            rows += _rows_of(self.cuda)
+        outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
+        lines = [f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"]
+        lines += [f"  {label:<10}  {text}" for label, text in rows]
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
 
 
-def explain_kernel(
-    function: Function,
-    plan: Plan,
-    dtypes: Sequence[np.dtype[Any]],
-    compute: str,
-    kernel: CudaKernel | None,
-    trace: pipeline.Trace | None = None,
-) -> Explanation:
-    """The explanation of a planned call; with the `trace` of its passes, their IR too."""
-    passes = [] if trace is None else [("product", dump(function))]
-    for (_, before), (name, after) in zip([("", function), *(trace or ())], trace or (), strict=False):
-        passes.append((name, "" if after == before else dump(after)))
+def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
+    """What the assembler and the disassembler say of a kernel."""
+    major, minor = kernel.cc
+    lanes = kernel.source.layout.lanes
+    resources = f"{kernel.registers} registers, {kernel.spill_loads + kernel.spill_stores} bytes spilled"
+    with contextlib.suppress(BackendError):  # a GPU that is newer than the table
+        resources += f", occupancy {kernel.occupancy():.0%} in blocks of {kernel.block}"
+    elements = f"{'one element' if lanes == 1 else f'{lanes} elements'} a thread"
+    with contextlib.suppress(MissingDependencyError):  # nvdisasm
+        elements += f": {kernel.instructions()}"
+    return [(f"sm_{major}{minor}", resources), ("", elements)]
+
+
+def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: bool = False) -> Explanation:
+    """The explanation of a planned call; of its CUDA kernel for a compute capability, if that is given."""
+    product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
+    kernel = None if cc is None else call.cuda_kernel(cc)
+    function = product.function if cc is None else product.forward
+    passes = []
+    if with_passes:
+        trace = call.passes(cc)
+        passes.append(("product", dump(function)))
+        for (_, before), (name, after) in zip([("", function), *trace], trace, strict=False):
+            passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
     read = use_counts(function)
-    operands = plan.operands
-    arrays = operands.arrays
-    layout = plan.layout
+    arrays, layout = plan.operands.arrays, plan.layout
+    is_on_cpu = kernel is None and plan.operands.module == "numpy"
     names = [param.name for param in function.params]
     kinds = [layout.classes[which] for which in layout.which]
     for position in () if plan.geometry.packing is None else plan.geometry.packing.inputs:
         kinds[position] = "packed"
     patterns = [f"{name} {kind}" for name, kind in zip([*names, "out"], kinds, strict=False)]
     return Explanation(
-        function.name,
-        compute,
-        plan.geometry.shape,
-        tuple(output.name for output in function.outputs),
-        operations(function),
-        sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
-        sum(
+        name=function.name,
+        dtype=call.spec.signature.compute,
+        shape=plan.geometry.shape,
+        outputs=tuple(output.name for output in function.outputs),
+        operations=operations(function),
+        bytes_read=sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
+        bytes_written=sum(
             dtype.itemsize * (plan.total if shape is None else math.prod(shape))
             for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
         ),
-        ", ".join(patterns),
-        () if kernel is not None or operands.module != "numpy" else _branches(function, layout),
-        kernel,
-        kernel is None and _is_streamed(plan, dtypes) and _is_in_vectors(function, layout),
-        tuple(passes),
+        layout=", ".join(patterns),
+        branches=_branches(function, layout) if is_on_cpu else (),
+        cuda=kernel,
+        streamed=is_on_cpu and _is_streamed(plan, dtypes) and _is_in_vectors(function, layout),
+        passes=tuple(passes),
     )
 
 
@@ -162,10 +168,8 @@ def operations(function: Function) -> dict[str, int]:
 
 def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
     arrays = plan.operands.arrays
-    if plan.operands.module != "numpy" or plan.total == 0:
-        return False
     itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
-    return goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
+    return plan.total > 0 and goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
 
 
 def _is_in_vectors(function: Function, layout: Layout) -> bool:

@@ -42,14 +42,6 @@ class Frame(NamedTuple):
     module: str
     others: dict[str, str]
 
-    def blocks(self, stored: Sequence[Any]) -> dict[Any, Any]:
-        """The blocks by their keys, with the arrays that a kernel wrote."""
-        with beside(stored):
-            return {
-                key: everywhere(number, self.dtype, self.shape, self.module) if at is None else stored[at]
-                for key, at, number in self.places
-            }
-
 
 class Index:
     """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
@@ -60,7 +52,13 @@ class Index:
 
     @functools.cached_property
     def _blocks(self) -> dict[Any, Any]:
-        return self._frame.blocks(self._stored)
+        """The blocks by their keys."""
+        frame = self._frame
+        with beside(self._stored):
+            return {
+                key: everywhere(number, frame.dtype, frame.shape, frame.module) if at is None else self._stored[at]
+                for key, at, number in frame.places
+            }
 
     @property
     def wrt(self) -> tuple[str, ...]:

@@ -8,15 +8,16 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError, BackendError
 from dualbcast.ir.nodes import Function
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.jacobian import Frame, Hessian, Jacobian, everywhere
-from dualbcast.program.typed_product import Backend, Limited, TypedProduct
+from dualbcast.program.typed_product import Backend, TypedProduct
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Operands, no_derivative
 from dualbcast.runtime.call_key import FastPath, Recent
@@ -32,78 +33,57 @@ if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
 
+Shape = tuple[int, ...]
+# The rule that makes results of outputs, and the outputs.
+Ran = tuple["Results", Sequence[Any]]
+
+
 class Results:
     """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
+
+    It has no reference to the arrays of the call.
 
     Attributes
     ----------
     shape : tuple of int
         The shape that the arguments broadcast to.
-    may_wait : bool
-        Whether there are partials. Arrays are made of them when they are asked for.
+    limit : Limit or None
+        The meaning of the last output of the kernel, which is none of the results.
     """
 
-    __slots__ = (
-        "_are_stored",
-        "_arrays",
-        "_given",
-        "_hessian",
-        "_jacobian",
-        "_module",
-        "_partials",
-        "_parts",
-        "_signature",
-        "_spec",
-        "_structure",
-        "_sums",
-        "_total",
-        "_values",
-        "may_wait",
-        "shape",
-    )
-
     def __init__(self, spec: TypedProduct, planned: Plan, parts: tuple[DType, ...] | None, sums: Shapes) -> None:
-        operands = planned.operands
-        self.shape, self._total = planned.geometry.shape, planned.total
-        self._spec, self._structure, self._values = spec, spec.product.structure, spec.product.values
-        self.may_wait = parts is None and spec.product.jacobian > 0
-        self._module, self._parts, self._sums = operands.module, parts, sums
+        product, operands = spec.product, planned.operands
+        self.shape, self.limit = planned.geometry.shape, spec.limit
+        self._spec, self._total, self._module = spec, planned.total, operands.module
+        self._parts, self._sums = parts, sums
+        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
         self._signature = operands.signature
-        self._arrays = {spec.names[at]: operands.arrays[at].shape for at in spec.wrt}
+        self._arguments = {spec.names[at]: operands.arrays[at].shape for at in spec.wrt}
+        # Where the outputs of the kernel that are no values begin, and those that are second partials.
+        self._partials, self._seconds = product.values, product.values + product.jacobian
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
         given = planned.given if spec.limit is None else planned.given[:-1]
         self._given = None if self.shape or self._module != "numpy" else given
-        self._partials = slice(self._values, self._values + spec.product.jacobian)
-        self._jacobian: Frame | None = None
-        self._hessian: Frame | None = None
-        self._are_stored: bool | None = None
 
     def value(self, outputs: Sequence[Any]) -> Any:
         """The structure that the function returns, with arrays."""
         if self._given is not None:
             outputs = scalars(tuple(outputs), self._given)
-        return self._structure.pack(outputs[: self._values])
+        return self._spec.product.structure.pack(outputs[: self._partials])
 
     def jacobian(self, outputs: Sequence[Any]) -> Jacobian:
         """The first partial derivatives."""
-        if self._jacobian is None:
-            self._jacobian = self._frame(2, self._values)
-        return Jacobian(self._jacobian, outputs[self._partials])
+        return Jacobian(self._first_frame, outputs[self._partials : self._seconds])
 
     def hessian(self, outputs: Sequence[Any]) -> Hessian:
         """The second partial derivatives."""
-        first = self._values + self._spec.product.jacobian
-        if self._hessian is None:
-            self._hessian = self._frame(3, first)
         if self._given is not None:
             outputs = scalars(tuple(outputs), self._given)
-        return Hessian(self._hessian, outputs[first:])
+        return Hessian(self._second_frame, outputs[self._seconds :])
 
     def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
-        if self._are_stored is None:
-            self._are_stored = self._find_stored()
         if self._are_stored:
             return tuple(outputs)
         parts = [
@@ -114,7 +94,8 @@ class Results:
             return tuple([y if y.shape else y[()] for y in parts])
         return tuple(parts)
 
-    def _find_stored(self) -> bool:
+    @cached_property
+    def _are_stored(self) -> bool:
         """Whether the parts are the arrays that the kernel writes, as they are."""
         stored = [block.stored for block in self._spec.product.blocks.values()]
         shapes = [self.shape if shape is None else shape for shape in self._sums or (None,)]
@@ -124,29 +105,34 @@ class Results:
         shape = None if self._sums is None else self._sums[at]
         # The number of elements that are summed into one.
         terms = 1 if shape is None else self._total // max(1, math.prod(shape))
-        dtype = self._parts[at] if self._parts else self._spec.result
+        dtype = self._parts[at] if self._parts else self._signature.result_dtype
         with beside(outputs):
             return everywhere(number * terms, dtype, self.shape if shape is None else shape, self._module)
 
+    @cached_property
+    def _first_frame(self) -> Frame:
+        return self._frame(2, self._partials)
+
+    @cached_property
+    def _second_frame(self) -> Frame:
+        return self._frame(3, self._seconds)
+
     def _frame(self, depth: int, first: int) -> Frame:
         """The frame of the blocks whose keys have `depth` parts; `first` is the kernel's output they begin with."""
-        spec = self._spec
+        spec, signature = self._spec, self._signature
+        wrt = tuple([spec.names[at] for at in spec.wrt])
         places = []
         for place, block in spec.product.blocks.items():
             if len(place) == depth:
                 key = place[0], *[spec.names[at] for at in place[1:]]
                 places.append((key, None if block.stored is None else block.stored - first, block.constant))
         others = {
-            name: f"for {name} give wrt={(*spec.within, name)}" if kind == "float" else no_derivative(name, token)
-            for name, kind, token in zip(spec.names, self._signature.kinds, self._signature.tokens, strict=False)
-            if name not in spec.within
+            name: f"for {name} give wrt={(*wrt, name)}" if kind == "float" else no_derivative(name, token)
+            for name, kind, token in zip(spec.names, signature.kinds, signature.tokens, strict=False)
+            if name not in wrt
         }
-        return Frame(
-            spec.within, self._structure, self.shape, self._arrays, tuple(places), spec.result, self._module, others
-        )
-
-
-Shape = tuple[int, ...]
+        structure, dtype = spec.product.structure, signature.result_dtype
+        return Frame(wrt, structure, self.shape, self._arguments, tuple(places), dtype, self._module, others)
 
 
 @dataclass(slots=True)
@@ -186,13 +172,14 @@ class Call:
 
     def run(self) -> tuple[Any, ...]:
         """Run the kernel, compiled if there is none yet; the outputs."""
-        limit = self.spec.limit
-        return self._run() if limit is None else limit.check(self._run())
+        backend, planned, limit = self._backend(), self.plan, self.spec.limit
+        if planned.total and planned.targets:
+            self._launch(backend)
+        outputs = planned.written()
+        return outputs if limit is None else limit.check(outputs)
 
-    def _run(self) -> tuple[Any, ...]:
-        backend, planned = self._backend(), self.plan
-        if planned.total == 0 or not planned.targets:
-            return planned.written()
+    def _launch(self, backend: Backend) -> None:
+        planned = self.plan
         if backend == "cpu":
             kernel, geometry = self.cpu_kernel(), planned.geometry
             parts = geometry.packing, geometry.split
@@ -206,10 +193,9 @@ class Call:
                 given[at] = cuda_launch.by_value(self.operands.arrays[at])
             cuda_launch.launch(on_gpu, planned.total, planned.sizes, planned.strides, given)
         else:
-            interpreted = self.spec.kernel("python", planned.layout, _interpreted)
+            interpreted = self.spec.kernel("python", planned.layout, lambda _, write: interpreter.PythonKernel(write()))
             arrays = (*self.operands.arrays, *planned.targets)
             interpreted.launch(planned.total, planned.ints, arrays, planned.geometry.split)
-        return planned.written()
 
     def _backend(self) -> Backend:
         backend = self.spec.options.backend
@@ -228,16 +214,11 @@ class Call:
 
         `earlier` is a fast path that did not serve this call.
         """
-        path, limit = self._fast_path(values, earlier), self.spec.limit
-        return path if path is None or limit is None else Limited(path, limit)
-
-    def _fast_path(self, values: tuple[Any, ...], earlier: FastPath | None) -> FastPath | None:
         planned, backend = self.plan, self._backend()
         if backend == "python" or planned.total == 0 or not planned.targets:
             return None
         if backend == "cuda":
-            from dualbcast.runtime.cuda.fast_path import CudaFastPath
-            from dualbcast.runtime.cuda.launch import fits
+            from dualbcast.runtime.cuda.launch import CudaFastPath, fits
 
             wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
             if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
@@ -248,7 +229,9 @@ class Call:
     def passes(self, cc: tuple[int, int] | None = None) -> list[tuple[str, Function]]:
         """The passes of the kernel, each with the IR after it; of the CUDA kernel if `cc` is given."""
         target, layout = self._backend() if cc is None else "cuda", self.plan.layout
-        return self.spec.passes(self.spec.wide(layout) if target == "cuda" else layout, target)
+        trace: list[tuple[str, Function]] = []
+        self.spec.source(self.spec.wide(layout) if target == "cuda" else layout, target, trace)
+        return trace
 
     def cpu_kernel(self) -> CpuKernel:
         """The CPU kernel of the call."""
@@ -260,6 +243,7 @@ class Call:
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
         from dualbcast.runtime.cuda import launch as cuda_launch
 
         if cc is None:
@@ -267,35 +251,22 @@ class Call:
                 cc = cuda_launch.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        planned = self.plan
+        planned, fastmath = self.plan, self.spec.options.fastmath
         layout = self.spec.wide(planned.layout)
         if not cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers):
             layout = planned.layout
         if self.operands.numbers:
             layout = layout._replace(values=self.operands.numbers)
-        return self._cuda_kernel(layout, cc)
-
-    def _cuda_kernel(self, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
-        """The kernel, with fewer elements a thread than the layout has if the registers do not suffice."""
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
 
         def compiled(key: str, write: Callable[[], KernelSource]) -> CudaKernel:
-            kernel = cuda_kernel.compile_program(key, write, cc, self.spec.options.fastmath)
-            if kernel.stack and layout.lanes > 1:
-                return self._cuda_kernel(layout._replace(lanes=layout.lanes // 2), cc)
-            return kernel
+            return cuda_kernel.compile_program(key, write, cc, fastmath)
 
         kernel: CudaKernel = self.spec.kernel("cuda", layout, compiled, cc)
+        # A thread has fewer elements if the registers do not suffice.
+        while kernel.stack and layout.lanes > 1:
+            layout = layout._replace(lanes=layout.lanes // 2)
+            kernel = self.spec.kernel("cuda", layout, compiled, cc)
         return kernel
-
-
-def _interpreted(_: str, write: Callable[[], KernelSource]) -> Any:
-    """The kernel that Python interprets."""
-    return interpreter.PythonKernel(write())
-
-
-# The rule that makes results of outputs, and the outputs.
-Ran = tuple[Results, Sequence[Any]]
 
 
 def run_call(
@@ -325,7 +296,8 @@ def run_call(
     if path is not None:
         outputs = path.run(values, out)
         if outputs is not None:
-            return path.results, outputs
+            results = path.results
+            return results, outputs if results.limit is None else results.limit.check(outputs)
     with beside((*values, *out)):
         call = prepare(*details)
         outputs = call.run()

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
-from functools import cache as once
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 from dualbcast import disk_cache
 from dualbcast.ir.nodes import Const, Function, Kind, Op, Output
 from dualbcast.ir.structure import Structure
-from dualbcast.kernel_spec import Layout
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
-
 # An output; its partial in a parameter; its second partial in two.
 _Place = tuple[int, ...]
 
@@ -33,6 +30,7 @@ class Block(NamedTuple):
     constant: float = 0.0
 
 
+@dataclass(frozen=True)
 class Product:
     """A product: its IR, and the results that its kernels store.
 
@@ -42,8 +40,6 @@ class Product:
         The kind of each stored output: values first, then the partials that vary.
     values : int
         How many values are stored, 0 for a Jacobian alone.
-    count : int
-        How many outputs the scalar function has.
     structure : Structure
         The structure that the scalar function returns.
     blocks : dict
@@ -54,49 +50,32 @@ class Product:
         How many first partials are stored; they come after the values.
     work : float
         Of "parts", which may be summed, the operations that an element takes, in units of an addition; else 0.
+    make, make_forward : callable
+        Make `function` and `forward`.
     """
 
-    __slots__ = ("_forward", "_function", "blocks", "count", "jacobian", "kinds", "structure", "values", "work")
+    kinds: tuple[Kind, ...]
+    values: int
+    structure: Structure
+    blocks: dict[_Place, Block]
+    jacobian: int
+    work: float
+    make: Callable[[], Function]
+    make_forward: Callable[[], Function]
 
-    def __init__(
-        self,
-        kinds: tuple[Kind, ...],
-        values: int,
-        count: int,
-        structure: Structure,
-        blocks: dict[_Place, Block],
-        jacobian: int,
-        work: float,
-        make: Callable[[], Function],
-        forward: Callable[[], Function],
-    ) -> None:
-        self.kinds, self.values, self.count, self.structure = kinds, values, count, structure
-        self.blocks, self.jacobian, self.work = blocks, jacobian, work
-        self._function = once(make)
-        self._forward = once(forward)
-
-    @property
+    @cached_property
     def function(self) -> Function:
         """The IR of its kernels, with one output for each stored result."""
-        return self._function()
+        return self.make()
 
-    @property
+    @cached_property
     def forward(self) -> Function:
         """The same in forward mode, for targets with few registers: partials are computed along with the values."""
-        return self._forward()
+        return self.make_forward()
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
-    """Compile a scalar function to a product.
-
-    Parameters
-    ----------
-    function : Function
-        As it was lowered.
-    which : str
-        The product to compute.
-    wrt : sequence of int
-        The parameters to differentiate in.
+    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`.
 
     Raises
     ------
@@ -107,11 +86,10 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     from dualbcast.autodiff.eliminate import is_shorter
     from dualbcast.autodiff.operation_cost import cost_of_element
 
-    count = len(function.outputs)
     reverse = which not in ("value", "parts") and is_shorter(function)
     both, results = _computed(function, which, wrt, reverse=reverse, fused=True)
-    stored: list[_Place] = [(at,) for at in range(count)] if which.startswith("value") else []
-    values, first = len(stored), 0
+    stored: list[_Place] = [(at,) for at in range(len(function.outputs))] if which.startswith("value") else []
+    values = len(stored)
     blocks: dict[_Place, Block] = {}
     for place in [place for place in results if which == "parts" or len(place) > 1]:
         value = results[place].value
@@ -121,15 +99,17 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
         else:
             blocks[place] = Block(stored=len(stored))
             stored.append(place)
-            first += len(place) == 2
     final = _storing(both, results, stored)
-    kinds = tuple(output.value.kind for output in final.outputs)
-
-    def forward() -> Function:
-        return _storing(*_computed(function, which, wrt), stored)
-
-    weight = cost_of_element(final) if which == "parts" else 0.0
-    return Product(kinds, values, count, function.structure, blocks, first, weight, lambda: final, forward)
+    return Product(
+        kinds=tuple(output.value.kind for output in final.outputs),
+        values=values,
+        structure=function.structure,
+        blocks=blocks,
+        jacobian=sum(len(place) == 2 for place in stored),
+        work=cost_of_element(final) if which == "parts" else 0.0,
+        make=lambda: final,
+        make_forward=lambda: _storing(*_computed(function, which, wrt), stored),
+    )
 
 
 def _computed(
@@ -140,22 +120,20 @@ def _computed(
     from dualbcast.program import pipeline
 
     count = len(function.outputs)
+    both = function
     names: dict[_Place, str | None] = {}
-    if which in ("value", "parts"):
-        both = function
-    else:
+    if which not in ("value", "parts"):
+        second: Mapping[Any, str] = {}
         if "hessian" in which:
             dual, second = hessian_of(function, wrt, reverse=reverse)
-            both = dual.function
         else:
-            dual, second = dualize(function, wrt, reverse=reverse), {}
-            both = dual.function
+            dual = dualize(function, wrt, reverse=reverse)
+        both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
         if "hessian" in which:
-            names |= {
-                (i, p, q): second.get((i, p, q)) for i in range(count) for at, p in enumerate(wrt) for q in wrt[at:]
-            }
+            pairs = [(p, q) for at, p in enumerate(wrt) for q in wrt[at:]]
+            names |= {(i, p, q): second.get((i, p, q)) for i in range(count) for p, q in pairs}
     both = pipeline.run(pipeline.product(fused), both)
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
@@ -173,17 +151,6 @@ def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))
 
 
-def identity(function: Function) -> str:
-    """A text that two functions share only if they compile to the same kernels in any process.
-
-    It is empty where the kernels depend on a user's rule or partials, which are not in the IR.
-    """
-    try:
-        return repr(_plain(function))
-    except _UserDefined:
-        return ""
-
-
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
     """The product that `make_product` returns. If its facts are on disk, its IR is made only when it is needed."""
     if not identity:
@@ -194,30 +161,27 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
         new = make_product(function, which, wrt)
         compiled.append(new)
         blocks = {place: tuple(block) for place, block in new.blocks.items()}
-        return marshal.dumps((new.kinds, new.values, new.count, blocks, new.jacobian, new.work))
+        return marshal.dumps((new.kinds, new.values, blocks, new.jacobian, new.work))
 
     payload = disk_cache.fetch(disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), compile_facts)
     if compiled:
         return compiled[0]
-    kinds, values, count, places, jacobian, work = marshal.loads(payload)
+    kinds, values, places, jacobian, work = marshal.loads(payload)
     blocks = {place: Block(*block) for place, block in places.items()}
     again = cache(partial(make_product, function, which, wrt))
     forms = lambda: again().function, lambda: again().forward
-    return Product(kinds, values, count, function.structure, blocks, jacobian, work, *forms)
+    return Product(kinds, values, function.structure, blocks, jacobian, work, *forms)
 
 
-def kernel_key(identity: str, layout: Layout, rest: tuple[Any, ...]) -> str:
-    """The key of a kernel, from everything that its text depends on; empty where only the text itself can be the key.
+def identity(function: Function) -> str:
+    """A text that two functions share only if they compile to the same kernels in any process.
 
-    Parameters
-    ----------
-    identity : str
-        That of the function, with the kind of the product; or empty.
-    layout : Layout
-    rest : tuple
-        Everything else: text, numbers, and tuples of such.
+    It is empty where the kernels depend on a user's rule or partials, which are not in the IR.
     """
-    return identity and disk_cache.key("kernel", identity, repr(layout), repr(rest))
+    try:
+        return repr(_plain(function))
+    except _UserDefined:
+        return ""
 
 
 class _UserDefined(Exception):

@@ -19,7 +19,7 @@ from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
 from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
 from dualbcast.runtime.cpu.pieces import Packing
 from dualbcast.runtime.cuda.grid import foremost
-from dualbcast.runtime.cuda.memory import allocate, shared_block
+from dualbcast.runtime.cuda.memory import reserve, shared_block
 from dualbcast.runtime.reduction_blocks import WORK, Split, split_by_panels, split_for_gpu, split_for_threads, sums_of
 
 form_of = attrgetter("shape", "strides", "dtype")
@@ -74,7 +74,7 @@ class Geometry(NamedTuple):
         lengths, axes = self.memory
         arrays: Sequence[Array]
         if xp is not np and self.total:
-            arrays = allocate(shared_block(lengths, tuple(dtypes)))
+            arrays = tuple(reserve(shared_block(lengths, tuple(dtypes))))
         elif xp is np and self.is_large(len(dtypes)):
             arrays = POOL.empties(lengths, dtypes)
         else:

@@ -15,11 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm.scalar import EDGE
+from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
 from dualbcast.codegen.loops.builder import text_of
 from dualbcast.codegen.loops.calls import write_call
-from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
-from dualbcast.codegen.loops.thread_pool import write_call
 from dualbcast.codegen.loops.tile_packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel

@@ -63,7 +63,9 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     spec, planned = call.spec, call.plan
     layout = planned.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
-    source = kernel_source(spec.product.forward, layout, spec.compute, spec.inputs, dtypes, "cuda", "", fastmath)
+    source = kernel_source(
+        spec.product.forward, layout, spec.signature.compute, spec.signature.storages, dtypes, "cuda", "", fastmath
+    )
     namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
@@ -75,7 +77,8 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     with np.errstate(all="ignore"):
         for place in itertools.product(*map(range, planned.sizes[:-1]), range(0, planned.sizes[-1], lanes)):
             indices = [
-                sum(map(math.prod, zip(place, steps[at], strict=True))) for at in layout.indexed(len(spec.inputs))
+                sum(map(math.prod, zip(place, steps[at], strict=True)))
+                for at in layout.indexed(len(spec.signature.storages))
             ]
             namespace[source.element](*indices, *memory)
     return outputs
@@ -148,7 +151,7 @@ def inspected(*arrays: Any, wrt: Any = tuple("cfig"), product: Any = "value_and_
 
 
 def lanes_of(call: Any) -> int:
-    return elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.compute)
+    return elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.signature.compute)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4])
@@ -167,7 +170,9 @@ def test_the_cell_update(dtype: str, lanes: int) -> None:
 def test_a_load_is_in_the_branch_that_needs_it_and_with_the_others() -> None:
     call = inspected(full, full, full, full, rows, rows)
     layout = call.plan.layout._replace(lanes=4)
-    text = kernel_source(call.spec.product.forward, layout, "float32", call.spec.inputs, ["float32"] * 5, "cuda").text
+    text = kernel_source(
+        call.spec.product.forward, layout, "float32", call.spec.signature.storages, ["float32"] * 5, "cuda"
+    ).text
     body = text[text.index("def cell_update") :]
     flush, rest = body.split("    else:\n", 1)
     copy, update = rest.split("        else:\n", 1)

@@ -29,10 +29,20 @@ class DriverError(Exception):
 class DeviceArray(np.ndarray):
     """What the runtime uses of cupy.ndarray, over host memory."""
 
-    where = 0
-
     def __array_finalize__(self, parent: Any) -> None:
-        self.where = getattr(parent, "where", GPU.current)
+        self._where = getattr(parent, "where", GPU.current)
+
+    @property
+    def where(self) -> int:
+        """The device that the memory is on, which need not be the current one when the array is made."""
+        memory: Any = self.base
+        while isinstance(memory, np.ndarray):
+            memory = memory.base
+        return getattr(getattr(memory, "obj", memory), "device", self._where)
+
+    @where.setter
+    def where(self, device: int) -> None:
+        self._where = device
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
         """As CuPy does, refuse arrays that are not on the current device."""
@@ -92,7 +102,9 @@ class GPU:
             if gpu.full:
                 raise MemoryError(f"Out of memory allocating {size:,} bytes.")
             gpu.blocks.append(size)
-            return Memory(size)
+            memory = Memory(size)
+            memory.device = GPU.current  # type: ignore[attr-defined]
+            return memory
 
         class Device:
             compute_capability = "90"

@@ -18,7 +18,7 @@ from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_prod
 
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
-from dualbcast.codegen.cuda.reduction_shell import summing_shell
+from dualbcast.codegen.cuda.kernel_shell import summing_shell
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify

@@ -350,7 +350,7 @@ def test_a_kernel_that_would_spill_takes_fewer_elements(monkeypatch: pytest.Monk
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
     spec, layout = call.spec, call.plan.layout
     four = kernel_source(
-        spec.product.forward, layout._replace(lanes=4), "float32", spec.inputs, ["float32"] * 9, "cuda"
+        spec.product.forward, layout._replace(lanes=4), "float32", spec.signature.storages, ["float32"] * 9, "cuda"
     )
     cramped = four._replace(shell=four.shell.replace("__launch_bounds__(256)", "__launch_bounds__(256, 8)"))
     assert cuda_kernel.compile_kernel(cramped, (9, 0)).stack > 0

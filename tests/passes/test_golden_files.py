@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.ir.nodes import dump
+from dualbcast.ir.nodes import Function, dump
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -34,7 +34,9 @@ def passes(function: Any, target: str) -> str:
     """The product of two float32 arrays, and the IR after each pass of a target."""
     call = differentiable_broadcast(function, fastmath=True)._inspected(("float32",) * 2, None, "value_and_jacobian")
     layout = call.plan.layout if target == "cpu" else call.spec.wide(call.plan.layout)
-    return "\n".join(f"{name}\n{dump(after)}" for name, after in call.spec.passes(layout, target))
+    trace: list[tuple[str, Function]] = []
+    call.spec.source(layout, target, trace)
+    return "\n".join(f"{name}\n{dump(after)}" for name, after in trace)
 
 
 CELL = (full, full, full, full, rows, rows)

@@ -76,12 +76,8 @@ _lock = threading.RLock()
 
 
 def optional(module: str, package: str, purpose: str, install: str = '"dualbcast[cuda13]"') -> Any:
-    """Import a module of an optional package.
-
-    Raises
-    ------
-    MissingDependencyError
-        If the package is not installed: `purpose` needs it, `pip install {install}` brings it.
+    """Import a module of an optional package. The error where that is missing says that `purpose` needs it, and that
+    `pip install {install}` brings it.
     """
     try:
         return importlib.import_module(module)
@@ -104,14 +100,8 @@ def toolchain() -> str:
 
 
 def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
-    """Compile a kernel; safe to call from several threads.
-
-    Returns
-    -------
-    bytes
-        The cubin, or the PTX of the linked and optimised kernel.
-    str
-        The log of the link, with the assembler's account of registers and memory.
+    """The cubin of a kernel, or the PTX of it linked and optimised, and the log of the link, with the assembler's
+    account of registers and memory. Safe to call from several threads.
 
     Raises
     ------

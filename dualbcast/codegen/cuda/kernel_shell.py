@@ -1,17 +1,21 @@
-"""The CUDA C++ kernel around an element function: it finds the thread's element, turns it into one index for each
-address class, and hands over the pointers. The element function itself is compiled from Python and linked in.
+"""The CUDA C++ kernels around element functions, which are compiled from Python and linked in.
+
+A kernel finds the thread's element, turns it into one index for each address class, and hands over the pointers. Where
+outputs are summed, a thread block takes a tile of the innermost dimension and goes through a span of the outermost. Its
+sums have their own place among the partial sums, which are added up in a second pass: the order of all additions is
+fixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dualbcast.kernel_spec import Layout
 
 # 8 warps: a launch fills every multiprocessor evenly, and even 255 registers a thread leave room for one block.
 THREADS_PER_BLOCK = 256
 
-C_TYPES = {
+_C_TYPES = {
     "bool": "unsigned char",
     "int8": "signed char",
     "int16": "short",
@@ -78,6 +82,62 @@ extern "C" __device__ void store_{half}(unsigned short* p, long long k, float v)
 """
 
 
+# Sums over the threads of a block that have the same place along y, along x, and over all of them; the results are in
+# the first thread along x, the first along y, and the first. Every thread of the block must call them. The block has
+# powers of two of threads along x and y, and THREADS_PER_BLOCK in all.
+_SUMS = """\
+static __device__ double sum_lanes(double value, unsigned int width)
+{
+    for (unsigned int step = width / 2; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step, width);
+    return value;
+}
+
+static __device__ double sum_along_x(double value, double* shared)
+{
+    if (blockDim.x <= 32) return sum_lanes(value, blockDim.x);
+    value = sum_lanes(value, 32);
+    const unsigned int row = threadIdx.y * (blockDim.x / 32);
+    if (threadIdx.x % 32 == 0) shared[row + threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0) for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) value += shared[row + warp];
+    __syncthreads();
+    return value;
+}
+
+static __device__ double sum_along_y(double value, double* shared)
+{
+    for (unsigned int step = blockDim.y / 2; step > 0; step /= 2) {
+        shared[threadIdx.y * blockDim.x + threadIdx.x] = value;
+        __syncthreads();
+        if (threadIdx.y < step) value += shared[(threadIdx.y + step) * blockDim.x + threadIdx.x];
+        __syncthreads();
+    }
+    return value;
+}
+
+static __device__ double sum_block(double value, double* shared)
+{
+    return sum_along_y(sum_along_x(value, shared), shared);
+}
+"""
+
+# Knuth's two-sum; and a sum with its rounding error, which is NaN where the sum is infinite.
+_COMPENSATED = """\
+static __device__ void add_to(double& sum, double& rest, double term)
+{
+    const double old = sum;
+    sum = old + term;
+    const double part = sum - old;
+    rest += (old - (sum - part)) + (term - part);
+}
+
+static __device__ double complete(double sum, double rest)
+{
+    return rest - rest == 0.0 ? sum + rest : sum;
+}
+"""
+
+
 def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
 
@@ -121,40 +181,104 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     }
     <BLANKLINE>
     """
-    size, index = size_and_index(layout)
-    types = pointer_types(inputs, outputs)
-    indexed = [(number, pattern) for number, pattern in enumerate(layout.classes) if pattern.strip("0")]
+    size, _ = _size_and_index(layout)
+    indexed = [number for number, pattern in enumerate(layout.classes) if pattern.strip("0")]
+    position = _position(layout.rank, size)
+    return "\n".join(_kernel(layout, entry, inputs, outputs, indexed, lambda call: [*position, call]))
 
-    element = [f"{index} k{number}" for number, _ in indexed]
-    element += [f"{kind} {name}" for name, kind in types.items()]
-    parameters = [f"{size} n{dimension}" for dimension in range(layout.rank)]
-    parameters += [f"{index} {stride}" for number, pattern in indexed for stride in strides_of(number, pattern)]
-    given = [handed_over(kind, name, at in layout.values) for at, (name, kind) in enumerate(types.items())]
-    parameters += [parameter for parameter, _ in given]
-    arguments = [class_index(number, pattern, index) for number, pattern in indexed] + [text for _, text in given]
-    if layout.lanes > 1:
-        arguments[: len(indexed)] = [
-            f"({text}) * {layout.lanes}" if pattern[-1] == "1" else text
-            for text, (_, pattern) in zip(arguments, indexed, strict=False)
+
+def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
+
+    Its parameters are those of `cuda_shell`, with `span` after the sizes: the length of the outermost dimension that a
+    block goes through. The pointer of a summed output is to partial sums in float64, each of which is written once;
+    `runtime.reduction_blocks` says how many there are.
+
+    `dtype` is the compute dtype, which terms have.
+    """
+    size, index = _size_and_index(layout)
+    real, rank, count = _C_TYPES[dtype], layout.rank, len(inputs)
+    summed = layout.summed(count)
+
+    def place(pattern: str, sums: str) -> str:
+        """A sum's place among the partial sums of its output, at the thread's place in the space."""
+        # The block's place along the dimensions that are summed: numbers, and how many of them there are.
+        across = [("chunk", "chunks")] if pattern[0] == "0" else []
+        across += [(f"i{d}", f"n{d}") for d in range(1, rank - 1) if pattern[d] == "0"]
+        across += [("blockIdx.x", "gridDim.x")] if rank > 1 and pattern[-1] == "0" else []
+        part = ""
+        for number, many in across:
+            part = f"({part} * {many} + {number})" if part else f"(long long){number}"
+        lengths = " * ".join(f"n{d}" for d in range(rank) if pattern[d] != "0")
+        return " + ".join(filter(None, [f"{part} * {lengths}" if part and lengths else part, sums]))
+
+    inner = rank - 1
+    before, within, after = [], [], []
+    for output in summed:
+        which = layout.which[count + output]
+        pattern = layout.classes[which]
+        at = place(pattern, _class_index(which, pattern, index))
+        before_it, within_it, after_it = _steps(f"out{output}", pattern, at, dtype == "float64", f"i{inner} < n{inner}")
+        before += before_it
+        within += within_it
+        after += after_it
+    active = "i0 < stop" if rank == 1 else f"i{inner} < n{inner} && i0 < stop"
+    along = "x" if rank == 1 else "y"
+    shared = [f"__shared__ double shared[{THREADS_PER_BLOCK}];"] if "shared" in "".join(within + after) else []
+
+    def body(call: str) -> list[str]:
+        return [
+            *shared,
+            *_block(rank, size),
+            *before,
+            f"for ({size} base = chunk * span; base < stop; base += blockDim.{along}) {{",
+            f"    const {size} i0 = base + threadIdx.{along};",
+            f"    const bool active = {active};",
+            *(f"    {real} term_out{output} = 0;" for output in summed),
+            f"    if (active) {call}",
+            *(f"    {line}" for line in within),
+            "}",
+            *after,
         ]
 
-    body = [*_position(layout.rank, size), f"{entry}_element({', '.join(arguments)});"]
-    return "\n".join([*half_access([*inputs, *outputs]), *kernel_lines(entry, element, parameters, body)])
+    compensated = [_COMPENSATED] if dtype == "float64" else []
+    kernel = _kernel(layout, entry, inputs, outputs, layout.indexed(count), body, summed, real)
+    return "\n".join([_SUMS, *compensated, *kernel])
 
 
-def size_and_index(layout: Layout) -> tuple[str, str]:
-    """The C++ types of sizes, and of indices and strides."""
-    return ("long long", "long long") if layout.wide else ("unsigned int", "int")
+def _steps(
+    name: str, pattern: str, place: str, compensated: bool, inside: str
+) -> tuple[list[str], list[str], list[str]]:
+    """The lines for one sum before, in and after the loop; `inside` tests that the thread has a place along x."""
+    term, total = f"term_{name}", f"sum_{name}"
+    inner = pattern[-1] != "0"
+    if pattern[0] != "0":
+        if inner:  # summed over the spans of other blocks
+            return [], [f"if (active) {name}[{place}] = {term};"], []
+        reduced = f"const double {total} = sum_along_x({term}, shared);"
+        return [], [reduced, f"if (threadIdx.x == 0 && i0 < stop) {name}[{place}] = {total};"], []
+    first = f"threadIdx.y == 0 && {inside}" if inner else "threadIdx.x == 0 && threadIdx.y == 0"
+    reduce = "sum_along_y" if inner else "sum_block"
+    start = [f"double {total} = 0.0, rest_{name} = 0.0;" if compensated else f"double {total} = 0.0;"]
+    step = [f"add_to({total}, rest_{name}, {term});" if compensated else f"{total} += {term};"]
+    whole = f"complete({total}, rest_{name})" if compensated else total
+    return start, step, [f"{total} = {reduce}({whole}, shared);", f"if ({first}) {name}[{place}] = {total};"]
 
 
-def pointer_types(inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
-    """The C++ types of pointers to arrays that are stored as these dtypes, by name."""
-    types = {f"in{i}": f"const {C_TYPES[dtype]}*" for i, dtype in enumerate(inputs)}
-    return types | {f"out{i}": f"{C_TYPES[dtype]}*" for i, dtype in enumerate(outputs)}
+def _kernel(
+    layout: Layout,
+    entry: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    indexed: Iterable[int],
+    body: Callable[[str], list[str]],
+    sums: Sequence[int] = (),
+    term: str = "",
+) -> list[str]:
+    """The C++ lines of a kernel, with the declaration of its element function and the functions that that may call.
 
-
-def kernel_lines(entry: str, element: Sequence[str], parameters: Sequence[str], body: Sequence[str]) -> list[str]:
-    """The C++ lines of a kernel, with the declaration of its element function.
+    `indexed` are the address classes that the element function takes an index of; `body` makes the kernel's lines from
+    the call of the element function. The outputs in `sums` are sums, of terms of the C++ type `term`.
 
     Raises
     ------
@@ -163,51 +287,78 @@ def kernel_lines(entry: str, element: Sequence[str], parameters: Sequence[str], 
     """
     if not (entry.isascii() and entry.isidentifier()):
         raise ValueError(f"{entry!r} cannot name a CUDA kernel")
+    size, index = _size_and_index(layout)
+    element, arguments = [f"{index} k{number}" for number in indexed], []
+    for number in indexed:
+        text = _class_index(number, layout.classes[number], index)
+        is_grouped = layout.lanes > 1 and layout.classes[number][-1] == "1"
+        arguments.append(f"({text}) * {layout.lanes}" if is_grouped else text)
+    parameters = [*(f"{size} n{dimension}" for dimension in range(layout.rank)), *([f"{size} span"] if sums else [])]
+    for number, pattern in enumerate(layout.classes):
+        parameters += [f"{index} s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
+    stored = set()
+    for at, dtype in enumerate([*inputs, *outputs]):
+        output = at - len(inputs)
+        name, kind = (f"in{at}", f"const {_C_TYPES[dtype]}") if output < 0 else (f"out{output}", _C_TYPES[dtype])
+        parameter, argument = f"{kind}* __restrict__ {name}", name
+        if output in sums:
+            kind, parameter, argument = term, f"double* __restrict__ {name}", f"&term_{name}"
+        else:
+            stored.add(dtype)
+        if at in layout.values:
+            # A number is copied to each thread: the compilers see that nobody else has its address, and keep it where
+            # it is.
+            parameter, argument = f"{kind} {name}", f"&{name}"
+        element.append(f"{kind}* {name}")
+        parameters.append(parameter)
+        arguments.append(argument)
     return [
+        *(f"{_HALVES[half]}\n{_HALF_ACCESS.format(half=half)}" for half in _HALVES if half in stored),
         f'extern "C" __device__ void {entry}_element({", ".join(element)});',
         "",
         f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
         f"{entry}({', '.join(parameters)})",
         "{",
-        *(f"    {line}" for line in body),
+        *(f"    {line}" for line in body(f"{entry}_element({', '.join(arguments)});")),
         "}",
         "",
     ]
 
 
-def handed_over(kind: str, name: str, is_value: bool) -> tuple[str, str]:
-    """The kernel's parameter for a pointer of the element function, and what it passes on for that.
-
-    A number is copied to each thread: the compilers see that nobody else has its address, and keep it where it is.
-
-    Examples
-    --------
-    >>> handed_over("const float*", "in0", True)
-    ('const float in0', '&in0')
-    """
-    return (f"{kind.removesuffix('*')} {name}", f"&{name}") if is_value else (f"{kind} __restrict__ {name}", name)
+def _size_and_index(layout: Layout) -> tuple[str, str]:
+    """The C++ types of sizes, and of indices and strides."""
+    return ("long long", "long long") if layout.wide else ("unsigned int", "int")
 
 
-def half_access(dtypes: Sequence[str]) -> list[str]:
-    """The C++ functions that convert, load and store those of the dtypes that have 16 bits."""
-    return [f"{text}\n{_HALF_ACCESS.format(half=half)}" for half, text in _HALVES.items() if half in dtypes]
-
-
-def strides_of(number: int, pattern: str) -> list[str]:
-    """The names of an address class's run-time strides."""
-    return [f"s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
-
-
-def class_index(number: int, pattern: str, index: str) -> str:
+def _class_index(number: int, pattern: str, index: str) -> str:
     """The C++ expression of an address class's index."""
     terms = {"1": "({1})i{0}", "s": "({1})i{0} * s{2}_{0}"}
     return " + ".join(terms[kind].format(d, index, number) for d, kind in enumerate(pattern) if kind != "0")
 
 
+def _block_indices(size: str) -> tuple[str, str]:
+    """A block's place along x and z."""
+    # Products of two 32-bit built-in values would wrap around where the sizes are 64-bit.
+    return ("blockIdx.x", "blockIdx.z") if size == "unsigned int" else (f"({size})blockIdx.x", f"({size})blockIdx.z")
+
+
+def _divided(rest: str, dimensions: Iterable[int], size: str) -> tuple[list[str], str]:
+    """The C++ lines that divide a number into the places in these dimensions, innermost first; what is left in the end.
+
+    Below dimension 1 that is the place in dimension 0.
+    """
+    lines = []
+    for dimension in dimensions:
+        quotient = "i0" if dimension == 1 else f"rest{dimension}"
+        lines.append(f"const {size} {quotient} = {rest} / n{dimension};")
+        lines.append(f"const {size} i{dimension} = {rest} - {quotient} * n{dimension};")
+        rest = quotient
+    return lines, rest
+
+
 def _position(rank: int, size: str) -> list[str]:
     """The C++ lines that give the thread its place `i0 … i{rank-1}` in the iteration space, or end it outside."""
-    # Products of two 32-bit built-in values would wrap around where the sizes are 64-bit.
-    x, z = ("blockIdx.x", "blockIdx.z") if size == "unsigned int" else (f"({size})blockIdx.x", f"({size})blockIdx.z")
+    x, z = _block_indices(size)
     inner = rank - 1
     lines = [f"const {size} i{inner} = {x} * blockDim.x + threadIdx.x;"]
     if rank == 1:
@@ -215,12 +366,26 @@ def _position(rank: int, size: str) -> list[str]:
     outer = "i0" if rank == 2 else "outer"
     lines.append(f"const {size} {outer} = ({z} * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;")
     lines.append(f"if (i{inner} >= n{inner} || {outer} >= {' * '.join(f'n{d}' for d in range(inner))}) return;")
-    if rank == 2:
-        return lines
-    rest = outer
-    for dimension in range(inner - 1, 0, -1):
-        quotient = "i0" if dimension == 1 else f"rest{dimension}"
-        lines.append(f"const {size} {quotient} = {rest} / n{dimension};")
-        lines.append(f"const {size} i{dimension} = {rest} - {quotient} * n{dimension};")
-        rest = quotient
+    divisions, _ = _divided(outer, range(inner - 1, 0, -1), size)
+    return lines + divisions
+
+
+def _block(rank: int, size: str) -> list[str]:
+    """The lines that give a block its span of the outermost dimension and its place in those between, and a thread its
+    place in the innermost."""
+    x, z = _block_indices(size)
+    inner = rank - 1
+    lines = [] if rank == 1 else [f"const {size} i{inner} = {x} * blockDim.x + threadIdx.x;"]
+    middle = range(1, inner)
+    number = "outer" if middle else "chunk"
+    lines += [
+        f"const {size} chunks = (n0 + span - 1) / span;",
+        f"const {size} {number} = {z} * gridDim.y + blockIdx.y;",
+        f"if ({number} >= {' * '.join(['chunks', *(f'n{d}' for d in middle)])}) return;",
+    ]
+    if middle:
+        divisions, rest = _divided("rest0", range(inner - 1, 1, -1), size)
+        lines += [f"const {size} rest0 = outer / chunks;", f"const {size} chunk = outer - rest0 * chunks;"]
+        lines += [*divisions, f"const {size} i1 = {rest};"]
+    lines.append(f"const {size} stop = n0 - chunk * span < span ? n0 : chunk * span + span;")
     return lines

@@ -32,25 +32,11 @@ _LIMITS = {
 def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int = 0) -> float:
     """The theoretical occupancy: the share of a multiprocessor's warp slots that resident blocks can fill.
 
+    It is from 0 (such a block does not fit) to 1. `registers` are of a thread, `shared` are bytes of a block.
+
     The rules are those of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`): a warp's registers are allotted
     in units of 256 from one of four equal partitions; a block's shared memory in units of 128 bytes (256 before 8.0),
     and from 8.0 on the driver takes 1 KiB more of it.
-
-    Parameters
-    ----------
-    cc : tuple of int
-        The compute capability.
-    registers : int
-        Registers a thread.
-    block_size : int
-        Threads a block.
-    shared : int
-        Bytes of shared memory a block.
-
-    Returns
-    -------
-    float
-        Between 0 (such a block does not fit) and 1.
 
     Raises
     ------
@@ -79,8 +65,7 @@ def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int 
         if allotted * _round_up(warps, 4) > 65536:
             return 0.0
         blocks = min(blocks, 4 * (16384 // allotted) // warps)
-    modern = cc >= (8, 0)
-    if taken := _round_up(shared + 1024, 128) if modern else _round_up(shared, 256):
+    if taken := _round_up(shared + 1024, 128) if cc >= (8, 0) else _round_up(shared, 256):
         blocks = min(blocks, shared_memory // taken)
     return blocks * warps / max_warps
 

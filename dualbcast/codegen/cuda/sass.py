@@ -20,21 +20,11 @@ _BRANCHES = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET"})
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A machine instruction: its opcode with modifiers, and where it may go to.
+    """A machine instruction."""
 
-    Attributes
-    ----------
-    opcode : str
-        For example "LDG.E.128.CONSTANT".
-    conditional : bool
-        Whether a predicate guards it.
-    target : int or None
-        For a branch, the position of the instruction that it goes to.
-    """
-
-    opcode: str
-    conditional: bool
-    target: int | None = None
+    opcode: str  # with modifiers: "LDG.E.128.CONSTANT"
+    conditional: bool  # whether a predicate guards it
+    target: int | None = None  # for a branch, the position of the instruction that it goes to
 
     @property
     def kind(self) -> str:
@@ -70,10 +60,8 @@ class Instructions:
         Of the multi-function unit, by function: "EX2", "RCP", "TANH", …
     float64 : int
         Arithmetic, comparisons and conversions in float64.
-    local : int
-        Loads and stores of local memory: spilled registers, and arrays that are indexed at run time.
-    shared : int
-        Loads and stores of shared memory.
+    local, shared : int
+        Loads and stores of local memory (spilled registers, and arrays that are indexed at run time) and of shared.
     branches : int
         Branches, calls and returns.
     opcodes : mapping of str to int
@@ -105,14 +93,7 @@ class Instructions:
 
 
 def count(sass: str, entry: str | None = None) -> Instructions:
-    """Count the instructions of a kernel.
-
-    Parameters
-    ----------
-    sass : str
-        The output of nvdisasm.
-    entry : str, optional
-        The kernel's name, where the text has more than one.
+    """Count the instructions of a kernel in the output of nvdisasm; `entry` is its name, where there are several.
 
     Examples
     --------

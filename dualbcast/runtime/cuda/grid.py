@@ -1,6 +1,6 @@
-"""How the thread blocks of a CUDA kernel that sums share its iteration space, and how many partial sums they write.
+"""How the thread blocks of a CUDA kernel share its iteration space, and how many partial sums they write.
 
-It follows from the sizes alone, so that sums are the same to the last bit on every launch.
+Where a kernel sums it follows from the sizes alone, so that sums are the same to the last bit on every launch.
 """
 
 from __future__ import annotations
@@ -11,11 +11,41 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
+from dualbcast.codegen.cuda.occupancy import WARP
 from dualbcast.errors import BackendError
 
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
 # The number of blocks that is enough for any GPU, and the iterations of a thread from which on there are more blocks.
 _BLOCKS, _ITERATIONS = 2048, 8
+
+
+@lru_cache(maxsize=4096)
+def launch_shape(
+    sizes: tuple[int, ...], threads: int = THREADS_PER_BLOCK
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The grid and the block over `sizes`: the innermost dimension along x, all others together along y and z.
+
+    The block, of `threads` at most, is the largest of those that leave, to a tenth, the fewest lanes of their warps
+    without an element along x; where the innermost dimension is short, several rows share a block and its warps.
+
+    Examples
+    --------
+    >>> launch_shape((1_000_000,))
+    ((3907, 1, 1), (256, 1, 1))
+    >>> launch_shape((1000, 3))  # 85 rows of 3 in a block
+    ((1, 12, 1), (3, 85, 1))
+    >>> launch_shape((512, 64, 320))
+    ((5, 8192, 1), (64, 4, 1))
+    """
+    inner, outer = sizes[-1], math.prod(sizes[:-1])
+    candidates = [(x, min(threads // x, outer)) for x in (256, 128, 64, 32, inner) if x <= threads]
+    x, y = max(candidates, key=lambda block: (round(_used(inner, *block), 1), block[0] * block[1], block[0]))
+    return _grid(-(-inner // x), -(-outer // y), sizes), (x, y, 1)
+
+
+def _used(inner: int, x: int, y: int) -> float:
+    """The share of the lanes of a row of blocks that have an element along x."""
+    return inner * y / (-(-inner // x) * -(-x * y // WARP) * WARP)
 
 
 class ReductionGrid(NamedTuple):
@@ -42,7 +72,7 @@ class ReductionGrid(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def reduction_grid(sizes: tuple[int, ...]) -> ReductionGrid:
-    """The launch over `sizes`, for the kernels of `codegen.cuda.reduction_shell`.
+    """The launch over `sizes`, for the kernels of `codegen.cuda.kernel_shell`.
 
     Examples
     --------
@@ -61,10 +91,15 @@ def reduction_grid(sizes: tuple[int, ...]) -> ReductionGrid:
     wanted = min(-(-_BLOCKS // (columns * middle)), max(1, iterations // _ITERATIONS))
     span = step * -(-iterations // wanted)
     chunks = -(-sizes[0] // span)
-    depth = -(-chunks * middle // MAX_GRID_YZ)
+    return ReductionGrid(span, chunks, columns, _grid(columns, chunks * middle, sizes), (x, y, 1))
+
+
+def _grid(columns: int, rows: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    """A grid of so many columns along x, and at least so many rows along y and z; `sizes` are for the error."""
+    depth = -(-rows // MAX_GRID_YZ)
     if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
         raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
-    return ReductionGrid(span, chunks, columns, (columns, -(-chunks * middle // depth), depth), (x, y, 1))
+    return columns, -(-rows // depth), depth
 
 
 def partial_sums(sizes: tuple[int, ...], row: Sequence[int]) -> int:

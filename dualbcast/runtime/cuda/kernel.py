@@ -77,23 +77,11 @@ class CudaKernel:
         return linked.decode().rstrip("\0")
 
     def instructions(self) -> Instructions:
-        """The machine code, counted.
-
-        Raises
-        ------
-        MissingDependencyError
-            If nvdisasm is not installed.
-        """
+        """The machine code, counted; nvdisasm must be installed."""
         return count(self.sass())
 
     def sass(self) -> str:
-        """The machine code, disassembled.
-
-        Raises
-        ------
-        MissingDependencyError
-            If nvdisasm is not installed.
-        """
+        """The machine code, disassembled; nvdisasm must be installed."""
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "kernel.cubin")
             path.write_bytes(self.image)
@@ -112,19 +100,13 @@ def compile_kernel(source: KernelSource, cc: tuple[int, int], fastmath: bool = F
 def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, int], fastmath: bool) -> CudaKernel:
     """The kernel of a program, from this process, or the cache on disk, or compiled. No GPU and no driver is needed.
 
-    Parameters
-    ----------
-    key : str
-        What stands for the program and its layout; if empty, the text does.
-    write : callable
-        Gives the text: the element function and its helper functions in `text`, the kernel around them in `shell`.
-    cc : tuple of int
-        The compute capability, for example (9, 0). The machine code also runs on later minor revisions.
-    fastmath : bool
-        Allow approximate float32 arithmetic: division, square roots, exp, log, log2, log10, sin, cos and tanh lose
-        their last digits, and numbers below 2**-126 count as zero. tanh loses most: by the PTX manual its relative
-        error reaches 2**-11, and 1 - tanh(x)**2 keeps no digits near saturation. NaN and infinity keep their meaning;
-        float64 is not affected.
+    `key` stands for the program and its layout; if it is empty, the text that `write` gives does. The machine code also
+    runs on later minor revisions of the compute capability.
+
+    `fastmath` allows approximate float32 arithmetic: division, square roots, exp, log, log2, log10, sin, cos and tanh
+    lose their last digits, and numbers below 2**-126 count as zero. tanh loses most: by the PTX manual its relative
+    error reaches 2**-11, and 1 - tanh(x)**2 keeps no digits near saturation. NaN and infinity keep their meaning;
+    float64 is not affected.
 
     Raises
     ------

@@ -1,29 +1,31 @@
-"""The GPU side of CUDA kernels: which device there is, how a kernel's threads are laid out on it, and the launch, all
-through CuPy.
+"""The GPU side of CUDA kernels, all through CuPy: which device there is, the launch, and the fast path from arrays of
+known forms straight to it.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.codegen.cuda.build import optional
-from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
-from dualbcast.codegen.cuda.occupancy import WARP
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.cuda.grid import MAX_GRID_X, MAX_GRID_YZ, reduction_grid
+from dualbcast.runtime.arguments import Array, Operands
+from dualbcast.runtime.cuda.grid import launch_shape, reduction_grid
 from dualbcast.runtime.cuda.kernel import CudaKernel
+from dualbcast.runtime.cuda.memory import reserve, shared_block
+from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 
 # Bytes of the widest access to memory, which are also what it must be aligned to.
-WIDEST_ACCESS = 16
+_WIDEST_ACCESS = 16
 
 
 def why_not() -> str:
@@ -84,7 +86,7 @@ def launch(
     pointers: Sequence[Any],
     stream: Any = None,
 ) -> None:
-    """Start a kernel on CuPy's current device, and return without waiting for it.
+    """Start a kernel on a stream of CuPy's current device, by default the current one, and do not wait for it.
 
     Parameters
     ----------
@@ -99,8 +101,6 @@ def launch(
     pointers : sequence of int or numpy.generic
         Device addresses of the inputs and then the outputs; of a summed output that of its partial sums. Inputs that
         are numbers to the kernel are as `by_value` makes them.
-    stream : cupy.cuda.Stream, optional
-        Where to launch it; by default CuPy's current stream.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _grouped(layout: Layout) -> tuple[bool, ...]:
 def fits(layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], pointers: Sequence[int]) -> bool:
     """Whether arrays suit a kernel whose threads take `layout.lanes` elements: whole groups, on their boundaries."""
     lanes = layout.lanes
-    if lanes == 1 or sizes[-1] % lanes or functools.reduce(or_, pointers, 0) % WIDEST_ACCESS:
+    if lanes == 1 or sizes[-1] % lanes or functools.reduce(or_, pointers, 0) % _WIDEST_ACCESS:
         return lanes == 1
     return not any(stride % lanes for stride, spans in zip(strides, _grouped(layout), strict=True) if spans)
 
@@ -197,35 +197,120 @@ def _loaded(kernel: CudaKernel) -> Any:
     return function
 
 
-@lru_cache(maxsize=4096)
-def launch_shape(
-    sizes: tuple[int, ...], threads: int = THREADS_PER_BLOCK
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """The grid and the block over `sizes`: the innermost dimension along x, all others together along y and z.
+class _Ready(NamedTuple):
+    """The kernel as it is loaded on a device, its launch, and the bits that no address may have."""
 
-    The block, of `threads` at most, is the largest of those that leave, to a tenth, the fewest lanes of their warps
-    without an element along x; where the innermost dimension is short, several rows share a block and its warps.
+    function: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    ints: tuple[Any, ...]
+    mask: int
 
-    Examples
-    --------
-    >>> launch_shape((1_000_000,))
-    ((3907, 1, 1), (256, 1, 1))
-    >>> launch_shape((1000, 3))  # 85 rows of 3 in a block
-    ((1, 12, 1), (3, 85, 1))
-    >>> launch_shape((512, 64, 320))
-    ((5, 8192, 1), (64, 4, 1))
+
+class CudaFastPath:
+    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made.
+
+    Forms do not say where arrays are: there is one path for all devices, with the kernel as each has it.
+
+    Attributes
+    ----------
+    results
+        The caller's own object.
     """
-    inner, outer = sizes[-1], math.prod(sizes[:-1])
-    candidates = [(x, min(threads // x, outer)) for x in (256, 128, 64, 32, inner) if x <= threads]
-    x, y = max(candidates, key=lambda block: (round(_used(inner, *block), 1), block[0] * block[1], block[0]))
-    columns, rows = -(-inner // x), -(-outer // y)
-    depth = -(-rows // MAX_GRID_YZ)
-    grid = (columns, -(-rows // depth), depth)
-    if columns > MAX_GRID_X or depth > MAX_GRID_YZ:
-        raise BackendError(f"An iteration space of {' x '.join(map(str, sizes))} is too large for one launch.")
-    return grid, (x, y, 1)
+
+    __slots__ = ("_arrays", "_block", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
+
+    def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
+        operands, geometry = planned.operands, planned.geometry
+        self._planned = planned.dtypes, operands.compute
+        self._geometry, self.results = geometry, results
+        self._fit, self._shapes = planned.fit_of_outputs(), planned.shapes_to_finish()
+        self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
+        self._arrays = tuple([at for at in range(len(operands.arrays)) if at not in operands.numbers])
+        # Of new outputs that are no sums and not transposed.
+        lengths, axes = geometry.memory
+        plain = geometry.split is None and axes is None and geometry.total
+        self._block = shared_block(lengths, tuple(planned.dtypes)) if plain else None
+        device = operands.arrays[self._arrays[0]].data.device_id
+        itemsizes = [operands.arrays[at].itemsize for at in self._arrays]
+        widest = _WIDEST_ACCESS if kernel.source.layout.lanes > 1 else max(itemsizes)
+        launch = prepared(kernel, geometry.sizes, geometry.strides)
+        self._ready: dict[int, _Ready] = dict(earlier._ready) if isinstance(earlier, CudaFastPath) else {}
+        self._ready[device] = _Ready(kernel.functions[device], *launch, widest - 1)
+
+    @staticmethod
+    def of(
+        planned: Plan, values: Sequence[Any], kernel: CudaKernel, results: Any, earlier: object = None
+    ) -> CudaFastPath | None:
+        """The fast path of a call that has run; None where the plan is not repeatable, or an array was converted.
+
+        `earlier` is the path that did not serve the call, for arrays on another device.
+        """
+        operands = planned.operands
+        pairs = zip(values, operands.arrays, strict=True)
+        copied = [at for at, (x, array) in enumerate(pairs) if x is not array and at not in operands.numbers]
+        if copied or len(operands.numbers) == len(values) or not planned.is_repeatable():
+            return None
+        return CudaFastPath(planned, kernel, results, earlier)
+
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
+        """Start the kernel on arguments of these forms, and on arrays to write to where the first call had such.
+
+        Returns
+        -------
+        sequence of array or None
+            Its outputs; None where it cannot read or write the arrays in place, and nothing has run.
+        """
+        cupy = sys.modules["cupy"]
+        arrays: Sequence[Array] = values
+        if self._converted:
+            every = list(values)
+            try:
+                for at, make in self._converted:
+                    every[at] = make(every[at])
+            except OverflowError:
+                return None  # the longer way has a message for it
+            arrays, values = [values[at] for at in self._arrays], tuple(every)
+        device, bits = arrays[0].data.device_id, 0
+        for x in (*arrays, *out):
+            memory = x.data
+            if memory.device_id != device:
+                return None
+            bits |= memory.ptr
+        ready = self._ready.get(device)
+        if ready is None or bits & ready.mask:
+            return None
+        if cupy.cuda.runtime.getDevice() == device:
+            return self._launch(cupy, ready, values, out)
+        with cupy.cuda.Device(device):
+            return self._launch(cupy, ready, values, out)
+
+    def _launch(
+        self, cupy: Any, ready: _Ready, values: tuple[Any, ...], out: tuple[Array, ...]
+    ) -> Sequence[Array] | None:
+        geometry, (dtypes, compute) = self._geometry, self._planned
+        outputs: Sequence[Array]
+        targets: Sequence[Any]
+        if self._fit is None and self._block is not None:
+            outputs = reserved = reserve(self._block)
+            targets = reserved.pointers
+        elif self._fit is None:
+            outputs, targets = fresh(geometry, dtypes, compute, cupy)
+        else:
+            if aside_of(self._fit, tuple([0 if isinstance(x, np.generic) else x.data.ptr for x in (*values, *out)])):
+                return None
+            outputs = targets = out
+        # CuPy takes an array, or memory, for an address, faster than a number.
+        ready.function(ready.grid, ready.block, (*ready.ints, *values, *targets))
+        return (
+            outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, tuple(outputs), tuple(targets))
+        )
 
 
-def _used(inner: int, x: int, y: int) -> float:
-    """The share of the lanes of a row of blocks that have an element along x."""
-    return inner * y / (-(-inner // x) * -(-x * y // WARP) * WARP)
+def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:
+    """A function from a number to the argument that `by_value` would make of it."""
+    dtype = operands.arrays[at].dtype
+    if isinstance(operands.signature.tokens[at], type):
+        make: Callable[[Any], Any] = dtype.type
+        return make
+    return (lambda number: number.view(np.uint16)) if dtype.name == "bfloat16" else (lambda number: number)

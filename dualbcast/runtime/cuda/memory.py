@@ -66,7 +66,7 @@ class Reserved(Sequence[Array]):
         return self._all()[at]
 
 
-def allocate(wanted: SharedBlock) -> tuple[Array, ...]:
+def reserve(wanted: SharedBlock) -> Reserved:
     """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool. One that is kept keeps the block.
 
     Raises
@@ -74,18 +74,8 @@ def allocate(wanted: SharedBlock) -> tuple[Array, ...]:
     MemoryError
         CuPy's, which says how much is taken; a note says what the call needs and what may help.
     """
-    make, shape = sys.modules["cupy"].ndarray, wanted.shape
-    return tuple([make(shape, kind, pointer) for kind, pointer in zip(wanted.kinds, _pointers(wanted), strict=True)])
-
-
-def reserve(wanted: SharedBlock) -> Reserved:
-    """The memory of such arrays, whose objects are made later."""
-    return Reserved(wanted.shape, wanted.kinds, _pointers(wanted))
-
-
-def _pointers(wanted: SharedBlock) -> list[Any]:
     if not wanted.kinds:
-        return []
+        return Reserved(wanted.shape, (), [])
     try:
         memory = sys.modules["cupy"].cuda.alloc(wanted.size)
     except MemoryError as error:
@@ -95,7 +85,7 @@ def _pointers(wanted: SharedBlock) -> list[Any]:
             "derivatives."
         )
         raise
-    return [memory + at if at else memory for at in wanted.places]
+    return Reserved(wanted.shape, wanted.kinds, [memory + at if at else memory for at in wanted.places])
 
 
 def are_on_device(values: Sequence[object]) -> bool:
