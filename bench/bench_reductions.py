@@ -16,7 +16,7 @@ import references
 import systems
 
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.simplification import simplify
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cpu import kernel as cpu_kernel

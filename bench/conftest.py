@@ -8,7 +8,7 @@ from typing import Any
 import systems
 
 from dualbcast.cli import measure
-from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads
 
 systems.settle()
 

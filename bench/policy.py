@@ -16,7 +16,7 @@ import numpy as np
 
 from dualbcast import derivative, differentiable_broadcast, graph, special
 from dualbcast.cli import measure
-from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads
 
 MODES = ("recompute", "cache")
 # The ratio up to which two times count as the same.

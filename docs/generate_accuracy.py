@@ -27,7 +27,7 @@ from test_range_planted_bugs import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.measure import cpu_model  # noqa: E402
-from dualbcast.codegen.mathlib import libm  # noqa: E402
+from dualbcast.codegen.llvm import target  # noqa: E402
 from dualbcast.codegen.mathlib import table as mathlib  # noqa: E402
 from dualbcast.rules.table import RULES  # noqa: E402
 
@@ -165,7 +165,7 @@ def page() -> str:
     libraries = f"glibc {platform.libc_ver()[1]}" if platform.libc_ver()[0] == "glibc" else platform.platform()
     machine = (
         f"Measured on {cpu_model()} ({platform.machine()}) with {libraries}, "
-        f"{'with' if libm.has_libmvec() else 'without'} libmvec, NumPy {np.__version__}, mpmath {mpmath.__version__}."
+        f"{'with' if target.has_libmvec() else 'without'} libmvec, NumPy {np.__version__}, mpmath {mpmath.__version__}."
     )
     inlined = ", ".join(f"`{name}`" for name in own)
     head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW)

@@ -22,7 +22,7 @@ from dualbcast.errors import (
 from dualbcast.program.jacobian import Hessian, Jacobian
 from dualbcast.rules.registration import rule
 from dualbcast.runtime.cpu.interrupt import cancel
-from dualbcast.runtime.cpu.threads import get_num_threads, num_threads, set_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation

@@ -14,7 +14,6 @@ from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_dire
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import guards_of
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,
     TEMPORARY,
@@ -30,11 +29,12 @@ from dualbcast.ir.nodes import (
     Op,
     Output,
     Stmt,
+    Structure,
     Var,
+    numbers,
 )
-from dualbcast.ir.structure import Structure, numbers
+from dualbcast.ir.simplification import fold, simplify
 from dualbcast.ir.traversal import among, assigned, floats, hold
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
 

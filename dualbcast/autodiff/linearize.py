@@ -33,7 +33,6 @@ from dualbcast.autodiff.activity import (
 )
 from dualbcast.errors import Location
 from dualbcast.ir.compose import copy
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
     ONE,
@@ -52,6 +51,7 @@ from dualbcast.ir.nodes import (
     Stmt,
     Var,
 )
+from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import (
     among,
     assigned,

@@ -16,7 +16,6 @@ from dualbcast.autodiff.eliminate import ReverseMode, operations_each_way
 from dualbcast.autodiff.linearize import Direction, ForwardMode, unit_directions
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     FALSE,
     TEMPORARY,
@@ -36,6 +35,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
+from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import (
     assigned,
     assignments,

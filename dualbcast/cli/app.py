@@ -17,9 +17,9 @@ from dualbcast.api.inspection import PRODUCTS, Show
 from dualbcast.cli import measure, report
 from dualbcast.cli.options import capability, function_name
 from dualbcast.cli.sweep import sweep
-from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.llvm import target
 from dualbcast.errors import DualbcastError
-from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads
 
 
 class CommandGroup(click.Group):
@@ -96,7 +96,7 @@ def info(clear_cache: bool) -> None:
         ("processor", measure.cpu_model()),
         ("threads", str(get_num_threads())),
         ("largest cache", report.size_text(cache_bytes) if cache_bytes else "unknown"),
-        ("libmvec", "yes" if libm.has_libmvec() else "no: exp, tanh and the like run one element at a time"),
+        ("libmvec", "yes" if target.has_libmvec() else "no: exp, tanh and the like run one element at a time"),
     ]
     gpus = [("GPU", "none found (kernels can still be compiled and inspected for one)")]
     if measure.gpus():

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualbcast.errors import BackendError
 from dualbcast.program.typed_product import Backend
-from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 _PACKAGES = "dualbcast numpy ml_dtypes llvmlite numba numba-cuda cuda-core cupy-cuda12x cupy-cuda13x cupy matplotlib"

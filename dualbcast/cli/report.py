@@ -28,7 +28,7 @@ from dualbcast.cli.measure import Device, Timing
 from dualbcast.cli.options import Measuring
 from dualbcast.disk_cache import write_whole
 from dualbcast.errors import MissingDependencyError
-from dualbcast.runtime.cpu.threads import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads
 
 Row = dict[str, Any]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import FOREVER
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import (
     NOWHERE,
     Assign,
@@ -28,6 +27,7 @@ from dualbcast.ir.nodes import (
     Var,
     While,
 )
+from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import breaks
 from dualbcast.kernel_spec import neighbour
 

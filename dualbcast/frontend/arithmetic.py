@@ -24,8 +24,8 @@ from dualbcast.frontend.values import (
     items_like,
     type_of,
 )
-from dualbcast.ir.constant_fold import convert, join, number
 from dualbcast.ir.nodes import BITWISE, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
+from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
 from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
 

@@ -32,8 +32,8 @@ from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import choose
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
-from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
+from dualbcast.ir.simplification import number
 from dualbcast.rules.table import by_spelling
 
 ZERO = Const(0, "int")

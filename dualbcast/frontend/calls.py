@@ -36,8 +36,8 @@ from dualbcast.frontend.values import (
     describe,
     object_of,
 )
-from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Const
+from dualbcast.ir.simplification import number
 from dualbcast.rules import library
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.spelling import home, leads_to

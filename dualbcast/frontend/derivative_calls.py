@@ -29,8 +29,8 @@ from dualbcast.frontend.values import (
     object_of,
 )
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import among, assigned, reads_and_writes, statements, variables
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.guards import Capture
 
 

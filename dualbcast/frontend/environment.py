@@ -33,8 +33,8 @@ from dualbcast.frontend.values import (
     describe,
     is_function,
 )
-from dualbcast.ir.constant_fold import INTEGRAL, convert, fold, number
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
+from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
 from dualbcast.ir.traversal import assigned_always, map_exprs, renamed_block
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Rule, watch

@@ -30,8 +30,8 @@ from dualbcast.frontend.values import (
     is_sequence,
     object_of,
 )
-from dualbcast.ir.constant_fold import number
 from dualbcast.ir.nodes import Atom, Const, Var
+from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import ABSENT, Capture
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.

@@ -24,8 +24,7 @@ from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import bind, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
 from dualbcast.frontend.values import Arguments, Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Output, Var
-from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.ir.nodes import NUMBER, TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, free_names, operations_of
 from dualbcast.rules.guards import Capture, all_hold
 from dualbcast.rules.registration import open_to_users

@@ -33,8 +33,8 @@ from dualbcast.frontend.values import (
     items_like,
     same,
 )
-from dualbcast.ir.constant_fold import convert, join, zero
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
+from dualbcast.ir.simplification import convert, join, zero
 from dualbcast.ir.traversal import renamed, variables
 
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.

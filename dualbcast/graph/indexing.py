@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualbcast.codegen.loops.compensated import write_scatter_add
+from dualbcast.codegen.loops.calls import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.primitives import constant, run

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import (
     NOWHERE,
+    NUMBER,
     Assign,
     Atom,
     Block,
@@ -21,8 +22,8 @@ from dualbcast.ir.nodes import (
     Output,
     Stmt,
     Var,
+    numbers,
 )
-from dualbcast.ir.structure import NUMBER, numbers
 from dualbcast.ir.traversal import hold, map_blocks, renamed, renamed_block, targets
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, If, Op, Stmt, Var
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import assigned, assignments, free_names, map_exprs, map_function
-from dualbcast.ir.value_numbering import simplify
 
 # A division by the hardware's reciprocal, which is 0 where the divisor is above 2**126.
 QUOTIENT = "quotient"

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
-from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     NOWHERE,
     TEMPORARY,
@@ -33,6 +32,7 @@ from dualbcast.ir.nodes import (
     While,
     temporary,
 )
+from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     among,
     assigned,
@@ -47,7 +47,6 @@ from dualbcast.ir.traversal import (
     use_counts,
     variables,
 )
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     is_short,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.compose import copy
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, Op, Stmt
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import free_names, has_loops, map_blocks, map_function, operations_of, renamed
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.rules.table import CUSTOMS, RULES
 
 

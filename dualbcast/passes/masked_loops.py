@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from dualbcast.ir.constant_fold import fold, zero
 from dualbcast.ir.nodes import (
     FALSE,
     NOWHERE,
@@ -32,6 +31,7 @@ from dualbcast.ir.nodes import (
     While,
     temporary,
 )
+from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
@@ -48,7 +48,6 @@ from dualbcast.ir.traversal import (
     targets,
     use_counts,
 )
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.if_conversion import assign_together, merged
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,

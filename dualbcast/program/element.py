@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
-from dualbcast.ir.nodes import Function, Kind
-from dualbcast.ir.structure import Structure
+from dualbcast.ir.nodes import Function, Kind, Structure
 from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import products
 from dualbcast.program.jacobian import Jacobian
@@ -191,7 +190,7 @@ def _derived(derivation: Derivation, function: Function, wrt: tuple[int, ...]) -
     # Imported here, since most processes derive nothing.
     from dualbcast.autodiff.differentiate import partial_of, pullback_of, pushforward_of
     from dualbcast.ir.compose import restrict
-    from dualbcast.ir.value_numbering import simplify
+    from dualbcast.ir.simplification import simplify
 
     if derivation == "partial":
         return partial_of(function, *wrt)

@@ -16,8 +16,8 @@ from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, statements, use_counts
 from dualbcast.kernel_spec import Layout
+from dualbcast.passes.arithmetic import INSTRUCTIONS
 from dualbcast.passes.if_conversion import branch_choices
-from dualbcast.passes.scheduling import INSTRUCTIONS
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 from dualbcast.program import pipeline
 from dualbcast.program.launch import Call

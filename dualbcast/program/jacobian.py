@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.runtime.cuda.memory import beside
 
 

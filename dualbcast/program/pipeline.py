@@ -13,15 +13,14 @@ from typing import NamedTuple
 from dualbcast.codegen.kernel_text import KernelText
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import Function, Names
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.simplification import simplify
 from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.passes.arithmetic import fuse_multiply_adds, schedule_calls, share_reciprocals
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
 from dualbcast.passes.iteration_limits import limit_iterations
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
-from dualbcast.passes.scheduling import schedule_calls
-from dualbcast.passes.strength_reduction import fuse_multiply_adds, share_reciprocals
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 
 Pass = Callable[[Function], Function]

@@ -14,8 +14,7 @@ from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 from dualbcast import disk_cache
-from dualbcast.ir.nodes import Const, Function, Kind, Op, Output
-from dualbcast.ir.structure import Structure
+from dualbcast.ir.nodes import Const, Function, Kind, Op, Output, Structure
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]

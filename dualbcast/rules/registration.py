@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, a_or_an
-from dualbcast.ir.constant_fold import FUNCTIONS
+from dualbcast.ir.simplification import FUNCTIONS
 from dualbcast.rules.table import (
     ALIASES,
     BY_SPELLING,

@@ -19,7 +19,7 @@ from dualbcast import differentiable_broadcast, get_num_threads, num_threads, se
 from dualbcast.errors import ArgumentError, BackendError, KernelCancelled
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
-from dualbcast.runtime.cpu import policy, thread_pool, threads
+from dualbcast.runtime.cpu import policy, thread_pool
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -210,7 +210,7 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch):
             get_num_threads()
     for nothing in ("", " "):
         monkeypatch.setenv("DUALBCAST_NUM_THREADS", nothing)
-        assert get_num_threads() == threads.allowed_cpus()
+        assert get_num_threads() == policy.allowed_cpus()
 
 
 @pytest.mark.usefixtures("unset")

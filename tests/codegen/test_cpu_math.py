@@ -14,7 +14,8 @@ from cpu_kernels import is_inlined, run, vector_calls
 from cpu_kernels import source_of as source_of_elements
 
 from dualbcast.codegen.llvm import build as llvm_build
-from dualbcast.codegen.mathlib import libm, primitives
+from dualbcast.codegen.llvm import target
+from dualbcast.codegen.mathlib import primitives
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -312,7 +313,7 @@ def test_a_remainder_without_fused_multiply_add():
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
     llvm = cpu_kernel.compile_kernel(operation(name, "float32"), False).llvm()
     assert re.search(r"<\d+ x float>", llvm)
-    library = name in libm.VECTORISED - EXACT and not is_inlined(name) and libm.has_libmvec()
+    library = name in target.VECTORISED - EXACT and not is_inlined(name) and target.has_libmvec()
     assert bool(vector_calls(llvm)) == library
 
 
@@ -330,7 +331,7 @@ def without_fma(monkeypatch):
 @pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atan"])
 def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
     built = llvm_build.build(operation(name, "float32"), False, "kernel.py", vector)
-    in_vectors = vector and libm.has_libmvec() and name in libm.VECTORISED
+    in_vectors = vector and target.has_libmvec() and name in target.VECTORISED
     assert (f"@dualbcast_{name}f(float" in built.llvm) != in_vectors
     assert "fma" not in built.llvm
     assert bool(vector_calls(built.llvm)) == in_vectors

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast.codegen.loops import places_of, row_joining, thread_pool, tile_packing
-from dualbcast.codegen.loops.calls import write_call
-from dualbcast.codegen.loops.compensated import write_scatter_add
+from dualbcast.codegen.loops.calls import write_call, write_scatter_add
 from dualbcast.runtime.cpu.loader import compiled
 
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.llvm import target
 
 INF, NAN = math.inf, math.nan
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -112,7 +112,7 @@ def test_slopes_at_special_bases(dtype: Any) -> None:
     np.testing.assert_allclose(jacobian["x"], p * c_pow(x, p - 1), rtol=4 * float(np.finfo(dtype).eps))
 
 
-@pytest.mark.skipif(not libm.has_libmvec(), reason="needs the C library's functions of vectors")
+@pytest.mark.skipif(not target.has_libmvec(), reason="needs the C library's functions of vectors")
 @DTYPES
 def test_a_power_is_two_calls_one_of_them_rare(dtype: Any) -> None:
     text = power.inspect_llvm(np.ones(64, dtype), np.ones(64, dtype))

@@ -20,7 +20,7 @@ from dualbcast.autodiff.eliminate import is_shorter, operations_each_way
 from dualbcast.cli import checking
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.simplification import simplify
 from dualbcast.program.explain import operations
 from dualbcast.program.products import make_product
 

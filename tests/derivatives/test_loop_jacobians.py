@@ -17,8 +17,8 @@ from dualbcast.autodiff.linearize import Direction, ForwardMode
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import ONE, For, Function, While
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import operations_of, statements
-from dualbcast.ir.value_numbering import simplify
 
 
 def oscillator(x: float, v: float, damping: float) -> float:

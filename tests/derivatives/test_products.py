@@ -18,7 +18,7 @@ from oracles import is_smooth, numbers_of, second_differences
 
 from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.simplification import simplify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 ON = [

@@ -18,8 +18,8 @@ from dualbcast import differentiable_broadcast, gradient
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, While
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.program import products
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]

@@ -17,7 +17,7 @@ from session import Found, fuzz, program_of
 from dualbcast import CompileError
 from dualbcast.autodiff import activity, eliminate, linearize, loop_jacobians
 from dualbcast.frontend import paths
-from dualbcast.ir import traversal, value_numbering
+from dualbcast.ir import simplification, traversal
 from dualbcast.passes import readable_form
 from dualbcast.rules import library
 
@@ -40,7 +40,7 @@ class Bug:
 BUGS = [
     Bug(
         "a product subtracted the wrong way round where both become one operation",
-        value_numbering,
+        simplification,
         'name=MULADD if value.name == "add" else SUBMUL',
         'name=MULADD if value.name == "add" else MULSUB',
     ),
@@ -95,19 +95,19 @@ BUGS = [
     ),
     Bug(
         "value numbering that does not see a loop's assignments",
-        value_numbering,
+        simplification,
         "            self.renew(target)\n        before = self.state.copy()",
         "            pass\n        before = self.state.copy()",
     ),
     Bug(
         "after a branch, a name taken to hold what its first side gave it",
-        value_numbering,
+        simplification,
         "if number == orelse.get(name):",
         "if name in orelse:",
     ),
     Bug(
         "a common subexpression whose holder has another value by now",
-        value_numbering,
+        simplification,
         "if number is None or not self.holds(self.holders[number], number):",
         "if number is None:",
     ),

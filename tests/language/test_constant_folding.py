@@ -11,8 +11,8 @@ import pytest
 from cells import Cell
 
 from dualbcast import derivative, differentiable_broadcast, special, value_and_derivative
-from dualbcast.ir.constant_fold import fold
 from dualbcast.ir.nodes import Const, Op
+from dualbcast.ir.simplification import fold
 from dualbcast.rules.table import RULES, resolve
 
 BACKENDS = pytest.mark.parametrize("backend", ["python", "cpu"])

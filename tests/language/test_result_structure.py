@@ -12,7 +12,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.ir.structure import NUMBER, Structure
+from dualbcast.ir.nodes import NUMBER, Structure
 
 BACKENDS = ["python", "cpu"]
 X = np.linspace(0.5, 2.0, 4)

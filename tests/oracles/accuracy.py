@@ -24,7 +24,7 @@ import numpy as np
 import scipy.special
 
 from dualbcast import arithmetic, differentiable_broadcast, special
-from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
@@ -92,7 +92,7 @@ class _LongDouble(ctypes.c_longdouble):
 
 def _c_long_double(name: str) -> Wide:
     """A function of the C library in the widest format that it has."""
-    function = getattr(libm._c_library(), f"{name}l")
+    function = getattr(target._c_library(), f"{name}l")
     function.argtypes, function.restype = [ctypes.c_longdouble], _LongDouble
 
     def wide(x: np.ndarray) -> np.ndarray:
@@ -278,10 +278,10 @@ def _folder() -> str:
 @contextlib.contextmanager
 def computed_by(*, vectors: bool, inlined: bool = True) -> Iterator[None]:
     """Kernels of now on call libmvec only if `vectors`, and inline what can be only if `inlined`."""
-    vectors, inlined = vectors and libm.has_libmvec(), inlined and mathlib.has_fma()
+    vectors, inlined = vectors and target.has_libmvec(), inlined and mathlib.has_fma()
     with tempfile.TemporaryDirectory() as cache, contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, DUALBCAST_CACHE_DIR=cache))
-        stack.enter_context(mock.patch.object(libm, "has_libmvec", return_value=vectors))
+        stack.enter_context(mock.patch.object(target, "has_libmvec", return_value=vectors))
         stack.enter_context(mock.patch.object(mathlib, "has_fma", return_value=inlined))
         stack.enter_context(mock.patch.dict(cpu_kernel._kernels, clear=True))
         mathlib.names.cache_clear()

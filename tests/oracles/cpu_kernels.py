@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -58,7 +58,7 @@ def vector_calls(llvm: str) -> set[str]:
 
 def from_libmvec(*names: str) -> set[str]:
     """Those that this machine has from libmvec, and not inlined."""
-    return {name for name in names if libm.has_libmvec() and not is_inlined(name.removesuffix("f"))}
+    return {name for name in names if target.has_libmvec() and not is_inlined(name.removesuffix("f"))}
 
 
 def is_inlined(name: str) -> bool:

@@ -16,10 +16,10 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.llvm.scalar import WHOLE
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Op
-from dualbcast.ir.value_numbering import simplify
+from dualbcast.ir.simplification import simplify
+from dualbcast.passes.arithmetic import schedule_calls
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives
-from dualbcast.passes.scheduling import schedule_calls
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -93,10 +93,10 @@ def test_all_partials_of_a_product(arity: int) -> None:
 
 def test_few_vectors_go_through_memory() -> None:
     """Of the sixteen factors' partials nothing is carried from call to call."""
-    from dualbcast.codegen.mathlib import libm
+    from dualbcast.codegen.llvm import target
 
     f = differentiable_broadcast(backend="cpu")(product_of_tanh)
     assembly = f.inspect_asm(*["float32"] * 16).partition(f"{WHOLE}:")[2].partition(".size")[0].splitlines()
-    if not libm.has_libmvec() or not any("zmm" in line for line in assembly):
+    if not target.has_libmvec() or not any("zmm" in line for line in assembly):
         pytest.skip("no libmvec, or no vectors of 512 bits")
     assert sum("zmm" in line and "(%rsp)" in line for line in assembly) < 100  # 322 without an order

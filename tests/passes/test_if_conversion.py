@@ -18,8 +18,8 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import kernel_text
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import TEMPORARY, Assign, Const, Function, If, Op, Output, Var
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes import vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives

@@ -13,8 +13,8 @@ from ir_invariants import verify
 from dualbcast import differentiable_broadcast, special
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Op
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import expressions, statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.inlining import inline_helpers
 from dualbcast.passes.vector_analysis import fits_vectors
 from dualbcast.program import pipeline

@@ -10,8 +10,8 @@ import pytest
 from ir_invariants import verify
 
 from dualbcast.frontend.lower import lower
-from dualbcast.ir.constant_fold import fold, number
 from dualbcast.ir.nodes import FALSE, TRUE, Assign, Break, Const, Expr, Function, If, Kind, Names, Op, Output, Var, dump
+from dualbcast.ir.simplification import fold, number
 
 X, N, B = Var("x", "float"), Var("n", "int"), Var("b", "bool")
 SPECIAL = {

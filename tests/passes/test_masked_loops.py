@@ -19,8 +19,8 @@ from dualbcast.codegen.llvm.scalar import WHOLE
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Break, Continue, For, If, While
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes.inlining import drop_custom_derivatives
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.vector_analysis import fits_vectors

@@ -12,9 +12,9 @@ import pytest
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function, Op, Var, While
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import operations_of, statements
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes import scheduling
+from dualbcast.passes import arithmetic
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.program import pipeline
 
@@ -226,9 +226,9 @@ def test_deep_loops_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch, f
         weighed.append(
             counted(
                 monkeypatch,
-                scheduling,
+                arithmetic,
                 "cost_of_operation",
-                lambda made=made: scheduling.vectors_to_interleave(made, 4, 4),
+                lambda made=made: arithmetic.vectors_to_interleave(made, 4, 4),
             )
         )
     assert weighed[2] <= 6 * weighed[1] <= 36 * weighed[0]

@@ -21,8 +21,8 @@ from dualbcast.autodiff.activity import chained
 from dualbcast.autodiff.differentiate import dualize
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import remove_dead, statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

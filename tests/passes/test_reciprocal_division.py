@@ -17,9 +17,9 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Block, Op
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
-from dualbcast.ir.value_numbering import simplify
-from dualbcast.passes.strength_reduction import share_reciprocals
+from dualbcast.passes.arithmetic import share_reciprocals
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 

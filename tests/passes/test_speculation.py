@@ -21,8 +21,8 @@ from run_ir import dual, execute, lowered
 from dualbcast import differentiable_broadcast, graph, set_num_threads
 from dualbcast.codegen.llvm.scalar import WHOLE
 from dualbcast.ir.nodes import If
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
-from dualbcast.ir.value_numbering import simplify
 from dualbcast.passes import if_conversion, vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dualbcast.codegen.loops import compensated, places_of
+from dualbcast.codegen.loops import calls, places_of
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
@@ -143,7 +143,7 @@ def write_add_columns(module: Module, size: int) -> Function:
         total, lost = f.variable(0.0, "float64"), f.variable(0.0, "float64")
         with f.range(0, columns) as j:
             _add(total, lost, source[i * columns + j], size)
-        to[i] = compensated.rounded(total.value, lost.value)
+        to[i] = calls.rounded(total.value, lost.value)
     f.return_()
     return f
 
@@ -166,7 +166,7 @@ def write_add_rows(module: Module, size: int) -> Function:
 def _add(total: Variable, lost: Variable, term: Value, size: int) -> None:
     """Add a term of so many bytes; the sum of float32 terms is exact enough in float64 by itself."""
     if size == 8:
-        total.value, lost.value = compensated.add(total.value, lost.value, term)
+        total.value, lost.value = calls.add(total.value, lost.value, term)
     else:
         total.value = total.value + term.to_float64()
 
@@ -178,7 +178,7 @@ def write_finish(module: Module, size: int, over: str) -> Function:
     *to, source, columns = f.parameters
     total, lost = f.variable(0.0, "float64"), f.variable(0.0, "float64")
     with f.range(0, columns) as j:
-        sums = compensated.add(total.value, lost.value + source[j + SHORT], source[j])
+        sums = calls.add(total.value, lost.value + source[j + SHORT], source[j])
         if over == "all":
             total.value, lost.value = sums
         for result, number in zip(to, sums, strict=False):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib import libm
+from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
@@ -70,7 +70,7 @@ _PURE = ("memory(none)", "nounwind", "willreturn")
 def library(name: str, *arguments: Value) -> Value:
     """The value of a function of the C library, of vectors for each element."""
     first = arguments[0]
-    function = _external(libm.symbol(_precise(name, first)), lone(first.kind), arguments)
+    function = _external(target.symbol(_precise(name, first)), lone(first.kind), arguments)
 
     def of_each(*vectors: Value) -> Value:
         result = Value(vectors[0].builder, ir.Constant(first.kind, ir.Undefined))

@@ -13,7 +13,8 @@ from collections.abc import Set
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib import elementary, libm
+from dualbcast.codegen.llvm import target
+from dualbcast.codegen.mathlib import elementary
 from dualbcast.codegen.mathlib.gamma import lgamma, tgamma
 from dualbcast.codegen.mathlib.library_calls import AROUND, library, vector_library
 from dualbcast.codegen.mathlib.primitives import Emit, exp, sign_of
@@ -74,8 +75,8 @@ def names(vector: bool) -> dict[str, Emit]:
     With `vector` calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
     """
     functions: dict[str, Emit] = {name: functools.partial(intrinsic, name) for name in _LLVM}
-    for name in libm.FUNCTIONS:
-        in_vectors = vector and name in libm.VECTORISED
+    for name in target.FUNCTIONS:
+        in_vectors = vector and name in target.VECTORISED
         call = functools.partial(vector_library if in_vectors else library, name)
         functions[name] = AROUND[name](call) if vector and name in AROUND else call
     functions |= {name: FUNCTIONS[name] for name in inlined()}

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import Any
 
 from dualbcast.codegen.llvm.target import PERIOD, POLL, WORK_LEFT
-from dualbcast.codegen.loops.poll import PYTHON, write_poll
+from dualbcast.codegen.loops.calls import PYTHON, write_poll
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.cpu.loader import compiled, keep_forever
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualbcast import disk_cache
+from dualbcast.codegen.llvm import target
 from dualbcast.codegen.llvm.target import KERNEL, POLL, environment
 from dualbcast.codegen.loops.calls import write_array_call
-from dualbcast.codegen.mathlib import libm
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
 from dualbcast.runtime.arguments import Array
 from dualbcast.runtime.call_key import HEADER
@@ -172,7 +172,7 @@ def _build(source: KernelSource, fastmath: bool, streamed: Collection[int] = ())
     from dualbcast.codegen.llvm import build as llvm_build
 
     path = disk_cache.write_text(f"{source.element}_{disk_cache.key(source.text)[:16]}.py", source.text)
-    return llvm_build.build(source, fastmath, path, libm.has_libmvec(), streamed)
+    return llvm_build.build(source, fastmath, path, target.has_libmvec(), streamed)
 
 
 def _key(program: str, fastmath: bool) -> str:
@@ -183,7 +183,7 @@ def _key(program: str, fastmath: bool) -> str:
 @functools.cache
 def _environment() -> str:
     """Everything beside the program that the machine code depends on."""
-    return repr([np.__version__, libm.has_libmvec(), environment()])
+    return repr([np.__version__, target.has_libmvec(), environment()])
 
 
 def _renew_after_fork() -> None:

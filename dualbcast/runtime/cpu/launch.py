@@ -22,8 +22,8 @@ from dualbcast.runtime.cpu import interrupt, thread_pool
 from dualbcast.runtime.cpu import policy as paces
 from dualbcast.runtime.cpu.kernel import ArrayCall, CpuKernel
 from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
+from dualbcast.runtime.cpu.policy import get_num_threads
 from dualbcast.runtime.cpu.thread_pool import Misaligned
-from dualbcast.runtime.cpu.threads import get_num_threads
 from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
 from dualbcast.runtime.reduction_blocks import Split
 

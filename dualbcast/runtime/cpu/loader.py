@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dualbcast import disk_cache
+from dualbcast.codegen.llvm import target
 from dualbcast.codegen.llvm.target import LOCK, assemble, environment
-from dualbcast.codegen.mathlib import libm
 from dualbcast.errors import BackendError
 
 # The library of C's mathematics, which all other libraries of the linker use.
@@ -91,7 +91,7 @@ def _linker() -> Any:
     # JITLink, the newer of LLVM's two, puts code and constants side by side; it is not complete for Windows' format.
     linker = llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32")
     builder = llvm.JITLibraryBuilder()
-    for name, place in libm.addresses().items():
+    for name, place in target.addresses().items():
         builder.import_symbol(name, place)
     for owner in (linker, builder.link(linker, _LIBM)):
         keep_forever(owner)
