@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.mathlib.library_calls import library, or_rarely
+from dualbcast.codegen.mathlib.library_calls import apart, library, or_rarely
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     at_least,
@@ -28,7 +28,7 @@ from dualbcast.codegen.mathlib.primitives import (
     sign_of,
     twice_scaled,
 )
-from dualbcast.codegen.values import Value, intrinsic
+from dualbcast.codegen.values import Value, any_of, intrinsic
 
 # P in log(1 + f) = f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2); by docs/generate_coefficients.py.
 _LOG32 = (
@@ -240,14 +240,59 @@ def _is_extraordinary(x: Value) -> Value:
 
 def fmod(a: Value, b: Value) -> Value:
     """With q = a / b rounded and then cut off, a - q * b is a number of the format, so that one fused step gives it;
-    where a / b was rounded up to a whole number it is one b too small. Large quotients are left to the C library.
+    where a / b was rounded up to a whole number it is one b too small. Large quotients take several such steps, by b
+    times powers of two; glibc's function, which takes one for each bit, is left to single numbers.
     """
     quotient = a / b
     size, signed = absolute(quotient), copysign(absolute(b), a)
+    rest = copysign(_remainder(a, b, quotient, signed), a)
+    # An infinite b among others, whose product with 0 is no number.
+    rest = (size < 1.0).choose(a, rest)
+    is_large = size >= 2.0 ** (format_of(a).fraction - 1)
+    if not a.is_vector:
+        return or_rarely(is_large, rest, lambda: library("fmod", a, b))
+    symbol = f"dualbcast_fmod_{a.kind.count}_{format_of(a).width}"
+    return or_rarely(is_large, rest, lambda: apart(symbol, _in_steps, a, b, cold=True))
+
+
+def _remainder(a: Value, b: Value, quotient: Value, signed: Value) -> Value:
+    """a less a multiple of b, of their quotient, which is below 2**(digits - 1); `signed` is b with the sign of a."""
     rest = fma(-intrinsic("trunc", quotient), b, a)
     beyond = rest.bits() ^ sign_of(a.bits())
-    rest = (beyond.as_float() < 0.0).choose(rest + signed, rest)
-    # An infinite b among others, whose product with 0 is no number.
-    rest = (size < 1.0).choose(a, copysign(rest, a))
-    is_large = size >= 2.0 ** (format_of(a).fraction - 1)
-    return or_rarely(is_large, rest, lambda: library("fmod", a, b))
+    return (beyond.as_float() < 0.0).choose(rest + signed, rest)
+
+
+def _in_steps(a: Value, b: Value) -> Value:
+    """The remainders of vectors with large quotients."""
+    builder, form = a.builder, format_of(a)
+    left, divisor = absolute(a), absolute(b)
+    # Where there is a remainder; and where a is it.
+    is_number = (left < math.inf) & (divisor > 0.0)
+    is_small = left < divisor
+    runs = is_number & ~is_small
+    left, divisor = runs.choose(left, 0.0), runs.choose(divisor, 1.0)
+    # The divisor as a normal number, and by how many powers of two that is more.
+    lift = form.fraction + 2
+    is_subnormal = divisor < form.normal
+    normal = is_subnormal.choose(divisor * 2.0**lift, divisor)
+    bits = normal.bits()
+    lifted = is_subnormal.choose(bits.constant(lift), 0)
+    exponent = (bits >> form.fraction) - lifted
+    start, again, end = builder.block, builder.append_basic_block(), builder.append_basic_block()
+    builder.branch(again)
+    builder.position_at_end(again)
+    now = Value(builder, builder.phi(a.kind))
+    now.value.add_incoming(left.value, start)
+    own = now.bits() >> form.fraction
+    # A quotient is then below 2**(digits - 1).
+    ahead = own - exponent - (form.fraction - 2)
+    # Two subnormal numbers have no larger quotient, whatever their exponents are.
+    is_far = (ahead > 0) & (own > 0)
+    ahead = is_far.choose(ahead, 0)
+    multiple = twice_scaled(normal, ahead - lifted + a.constant(form.shifter).bits())
+    less = _remainder(now, multiple, now / multiple, multiple)
+    now.value.add_incoming(less.value, again)
+    builder.cbranch(any_of(builder, is_far.value), again, end)
+    builder.position_at_end(end)
+    result = is_small.choose(a, copysign(less, a))
+    return is_number.choose(result, math.nan)

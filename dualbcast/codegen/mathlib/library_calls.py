@@ -80,7 +80,7 @@ def library(name: str, *arguments: Value) -> Value:
 
     if not first.is_vector:
         return called(function, *arguments)
-    return _apart(f"{function.name}_each_{first.kind.count}", of_each, *arguments)
+    return apart(f"{function.name}_each_{first.kind.count}", of_each, *arguments)
 
 
 def vector_library(name: str, *arguments: Value) -> Value:
@@ -120,7 +120,7 @@ def _external(symbol: str, kind: ir.Type, arguments: Sequence[Value]) -> ir.Func
     return declared(arguments[0].builder.module, symbol, kind, [kind] * len(arguments), *_PURE)
 
 
-def _apart(symbol: str, write: Emit, *arguments: Value, cold: bool = False) -> Value:
+def apart(symbol: str, write: Emit, *arguments: Value, cold: bool = False) -> Value:
     """The value of what `write` writes, in a function that stands apart from the code that seldom calls it."""
     function = _external(symbol, arguments[0].kind, arguments)
     if function.is_declaration:
@@ -149,7 +149,7 @@ def of_any_base(library: Emit) -> Emit:
         is_ordinary = is_normal & (size < form.bias - 3)
         symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
         of_all = functools.partial(_of_all, library)
-        return instead(~is_ordinary, lambda: library(x, y), lambda: _apart(symbol, of_all, x, y, cold=True))
+        return instead(~is_ordinary, lambda: library(x, y), lambda: apart(symbol, of_all, x, y, cold=True))
 
     return emit
 
