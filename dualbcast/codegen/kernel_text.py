@@ -8,7 +8,7 @@ The element function stores the terms of a sum in a row of at most a tile, which
 loop is like any other to a vectoriser, and the order of the additions is fixed.
 
 The same text serves all targets; each gives a meaning to its free names (`tanh`, `float32`, `load_float16`, …).
-`cpu_loops` and `cuda.kernel_shell` write the loops around the element function.
+For a GPU, `cuda.kernel_shell` writes the C++ around the element function.
 """
 
 from __future__ import annotations

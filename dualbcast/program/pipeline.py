@@ -18,7 +18,6 @@ from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.arithmetic import fuse_multiply_adds, schedule_calls, share_reciprocals
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
-from dualbcast.passes.iteration_limits import limit_iterations
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
@@ -48,6 +47,8 @@ def product(fused: bool) -> list[Pass]:
 
 def limited(max_iterations: int, loops: dict[Location, int], last: int) -> list[Pass]:
     """The passes of a product with `max_iterations=`, between `product` and all targets."""
+    from dualbcast.passes.iteration_limits import limit_iterations
+
     return [
         # Before the targets' passes, so that masked loops have the limit in them, too.
         partial(limit_iterations, most=max_iterations, loops=loops, last=last),
