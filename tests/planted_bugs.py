@@ -258,8 +258,8 @@ BUGS = [
     ),
     Bug(
         "kernel of another layout from the disk",
-        'disk_cache.key("kernel", identity, repr(layout), repr(rest))',
-        'disk_cache.key("kernel", identity, repr(rest))',
+        '"kernel", self.identity, repr(layout), repr(self._text_arguments(target))',
+        '"kernel", self.identity, repr(self._text_arguments(target))',
         "test_product_cache test_api test_iteration_space",
     ),
     # --- api ---

@@ -1,5 +1,5 @@
-"""Calls like earlier ones go a short way (`runtime.route`): whatever the forms of the arguments do not say is looked at
-again."""
+"""Calls like earlier ones take the fast path (`runtime.cpu.launch`): whatever the forms of the arguments do not say is
+looked at again."""
 
 from __future__ import annotations
 
