@@ -426,7 +426,7 @@ FORK = """
 import os, sys
 import numpy as np
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.runtime.cpu import kernel as cpu, policy, thread_pool as pool, threads
+from dualbcast.runtime.cpu import kernel as cpu, policy, thread_pool as pool
 from dualbcast.runtime.cpu.launch import launch
 policy.THREAD_NS = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
