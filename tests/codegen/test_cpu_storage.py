@@ -88,7 +88,12 @@ def test_bool_and_integer_storage():
     np.testing.assert_array_equal(flag, 1 - p)
 
 
-@pytest.mark.parametrize("stored", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "stored", ["int8", "uint16", "int64", *[pytest.param(name, marks=SLOW) for name in ("uint8", "int16", "int32")]]
+)
 def test_integers_of_all_sizes_divided_by_constants(stored: str):
     """As vectors and one by one: what LLVM makes of a division depends on how many bits a number can have."""
     n = np.arange(-130, 130).astype(stored)
