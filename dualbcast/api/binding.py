@@ -267,8 +267,12 @@ def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
     """`wrt=` as part of a key; `directions` checks that it names arguments."""
     if wrt is None or isinstance(wrt, str):
         return wrt
-    if type(wrt) is tuple and {str}.issuperset(map(type, wrt)):
-        return wrt
+    if type(wrt) is tuple:
+        for item in wrt:
+            if type(item) is not str:
+                break
+        else:
+            return wrt
     if isinstance(wrt, int | np.integer):
         return _position(wrt)
     try:

@@ -114,6 +114,9 @@ class CpuFastPath:
         # The bits that the address of each input must not have.
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_in_parts = geometry.split is not None or geometry.packing is not None
+        # So few elements are one range at any pace, and no clock is read for them.
+        self._is_one_range = not self._is_in_parts and geometry.total < 2 * paces.ALIGNMENT
+        self._total = geometry.total
         self._call: ArrayCall | None = None
         # The shape in memory of new outputs that are no sums and not large, and the axes to transpose them by.
         is_special = geometry.split is not None or geometry.is_large(len(planned.dtypes))
@@ -150,7 +153,10 @@ class CpuFastPath:
             lengths, axes = self._memory
             arrays = [empty(lengths, dtype) for dtype in dtypes]
             outputs = targets = tuple(arrays if axes is None else [y.transpose(axes) for y in arrays])
-        if not self._launch(values, targets):
+        if interrupt.cancelled:
+            interrupt.begin()
+        run = self._run_range if self._is_one_range else self._launch
+        if not run(values, targets):
             return None
         return outputs if self._shapes is None else summed(self._geometry, self._shapes, dtypes, outputs, targets)
 
@@ -174,17 +180,13 @@ class CpuFastPath:
                 return False
             launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
             return True
-        if interrupt.cancelled:
-            interrupt.begin()
-        call = self._call or self._make_call()
         began = perf_counter_ns()
         if total <= pace.short:
-            status = call.run(call.head, id(values), id(targets), 0, total)
-            if status == STOPPED:
-                raise interrupt.raised()
+            is_aligned = self._run_range(values, targets)
             if perf_counter_ns() - began >= paces.THREAD_NS:
                 pace.note(began, 1.0, total)
-            return not status
+            return is_aligned
+        call = self._call or self._make_call()
         threads = _threads_for(kernel, total)
         bounds = _bounds_for(kernel, total, geometry.ints, threads)
         try:
@@ -193,6 +195,14 @@ class CpuFastPath:
             return False
         pace.note(began, faster, total)
         return True
+
+    def _run_range(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
+        """Run the elements on this thread; False where an input is misaligned, and nothing has run."""
+        call = self._call or self._make_call()
+        status = call.run(call.head, id(values), id(targets), 0, self._total)
+        if status == STOPPED:
+            raise interrupt.raised()
+        return not status
 
     def _make_call(self) -> ArrayCall:
         """The kernel to be called with arrays, made for the second call: the first one may be the last."""
