@@ -50,7 +50,8 @@ def in_a_kernel():
     # Whether the main thread is in machine code: its uppermost frame has stayed where it is, in the runtime.
     main = threading.main_thread().ident
     frame = sys._current_frames()[main]
-    return "runtime" in frame.f_code.co_filename and frame.f_code.co_name in ("_launch", "run", "share", "__call__")
+    waiting = "_run_range", "_launch", "run", "share", "__call__"
+    return "runtime" in frame.f_code.co_filename and frame.f_code.co_name in waiting
 
 def interrupted(call, times=1):
     sent = []
