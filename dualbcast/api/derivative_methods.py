@@ -137,9 +137,9 @@ class Derivatives:
     def value_and_vjp(
         self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
     ) -> tuple[Any, tuple[Any, ...]]:
-        """The value and the cotangents of the arguments from one launch, where those of the outputs are known before.
+        """The value and the cotangents of the arguments from one launch, for given cotangents of the outputs.
 
-        A `Pullback` gives the same cotangents, for cotangents that depend on the value.
+        If the cotangents of the outputs depend on the value, use `vjp`: its `Pullback` gives the same cotangents.
 
         Parameters
         ----------

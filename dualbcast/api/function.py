@@ -297,9 +297,9 @@ def differentiable_broadcast(
         Whether a graph that records a call keeps the partial derivatives for the backward pass; see
         `graph.jacobian`.
     max_iterations : int, optional
-        How many iterations each loop may take for an element, each time that the element comes to it. Where one would
-        take more, the call raises `IterationError`, which names the first element and the loop. Kernels then also store
-        and look at a byte for each element, for which a GPU is waited for.
+        How many iterations each loop may take for an element, each time that the element comes to it. If one
+        would take more, the call raises `IterationError`, which names the first element and the loop. With a limit,
+        kernels also store a byte for each element. The call looks at these bytes, and so has to wait for a GPU.
 
     Examples
     --------

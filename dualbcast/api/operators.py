@@ -136,8 +136,8 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     -------
     Derivative
         Its result has the structure of the function's: for a tuple the tuple of the derivatives. Those of integers and
-        bools are 0. An argument that is differentiated in must be a float, or an integer that is known when the kernel
-        is compiled, which counts as one.
+        bools are 0. An argument that is differentiated in must be a float; an integer that is known when
+        the kernel is compiled counts as a float here.
 
     Examples
     --------
@@ -187,8 +187,8 @@ def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int |
     function : callable
         As in `derivative`.
     wrt : int, str, or sequence of them, optional
-        The arguments to differentiate in, by position or name; all that a call gives if not given, which must then all
-        be floats.
+        The arguments to differentiate in, by position or name; by default all arguments of the call, which must then
+        all be floats.
 
     Returns
     -------

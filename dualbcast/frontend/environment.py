@@ -1,8 +1,10 @@
-"""The state of one lowering: the open block and its names, the frame, and the captures from outside.
+"""The state of one lowering, and the dispatch table of the front end.
 
-And the dispatch table of the front end: from a class of syntax node to the function that lowers it. Each file registers
-the lowerings of its nodes, and lowers the nodes inside them through `expression` and `paths.statements`, and calls
-through `call_value`. So the files need not import each other in a circle.
+The state is the open block and its names, the frame, and the captures from outside.
+
+The table leads from a class of syntax node to the function that lowers it. Each file registers the lowerings of its
+nodes. It lowers the nodes inside them through `expression` and `paths.statements`, and calls through `call_value`, so
+the files need not import each other in a circle.
 """
 
 from __future__ import annotations

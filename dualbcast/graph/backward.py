@@ -1,8 +1,8 @@
-"""The backward pass, node by node and without recursion; and checkpoints, whose nodes call a function again in it.
+"""The backward pass, node by node and without recursion; and checkpointed functions, which it calls again.
 
 Comes in: outputs with their cotangents, and targets. Goes out: the cotangents of the targets.
 
-Comes in: a function of Variables. Goes out: the same function, which records one node.
+`checkpoint` makes a function of Variables record a single node, whose pullback calls the function again.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Decision(NamedTuple):
 
 
 def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
-    """Whether a kernel should keep its Jacobian, which computes in `dtype` from leaves that broadcast to `shape`."""
+    """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')

@@ -69,7 +69,7 @@ _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
 @functools.cache
 def operation(key: str | np.ufunc) -> ScalarOperation:
-    """The operation of a name, which is "where" or that of a ufunc of NumPy's; or of a ufunc of any library.
+    """The operation for a key: the name "where", the name of a NumPy ufunc, or a ufunc of any library.
 
     A ufunc that does not work on single numbers, or has no derivative rule, is refused.
     """

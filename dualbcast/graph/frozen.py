@@ -50,10 +50,7 @@ class _Memory:
 
 @dataclass(eq=False, slots=True)
 class Frozen:
-    """The need of a Variable, and of others that share its memory, that an array stays as it is.
-
-    It ends with this object.
-    """
+    """Keeps an array as it is, for a Variable and others that share its memory, for as long as this object lives."""
 
     memory: _Memory
 

@@ -279,7 +279,7 @@ def pullback_of(
 
 
 def reopen(node: Node, targets: Mapping[Output, Variable]) -> None:
-    """Make Variables that exist only inside the region of a node inputs of it, so that they can be differentiated in.
+    """Turn Variables that exist only inside a node's region into its inputs, so that they can be differentiated in.
 
     `targets` has the Variables by their source.
     """

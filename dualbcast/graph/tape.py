@@ -2,7 +2,8 @@
 
 Comes in: a primitive with its inputs and outputs. Goes out: a node, through which a cotangent can be pulled back.
 
-Comes in: a choice of settings. Goes out: a context manager, which is a decorator, too; or a list of launched kernels.
+The settings are changed by context managers, which are decorators, too. One of them, `launches`, lists the kernels that
+are launched while it is active.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class Launch:
 
 @contextmanager
 def launches() -> Iterator[list[Launch]]:
-    """Note the element-wise kernels that the graph launches, on this thread, while this lasts.
+    """A context manager that lists the element-wise kernels which the graph launches on this thread inside it.
 
     Examples
     --------

@@ -3,11 +3,13 @@ are computed side by side.
 
 The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 
-The derivative of a quotient needs the reciprocal of the divisor, and the quotient follows from that to the last bit
-(`codegen.mathlib.elementary`). A division takes a CPU as long as thirty multiplications.
+A division takes a CPU as long as thirty multiplications. The derivative of a quotient needs the reciprocal of the
+divisor anyway, and the quotient can be computed from this reciprocal, exact to the last bit
+(`codegen.mathlib.elementary`).
 
-A vector function of the C library may change all vector registers: a value that is alive across a call is spilled. The
-partials of a product of N factors would spill N² values in the order of the source.
+Calls come first because a vector function of the C library may change all vector registers, so that a value which is
+alive across a call is spilled. In the order of the source, the partials of a product of N factors would spill N²
+values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The work of a CUDA thread: several neighbouring elements, with several loads in flight.
 
-Compilers do not move a load across a branch: of two loads with a branch between, one would wait for the other.
+The loads of these elements stand side by side, and so do their stores; the kernel's text has such a group as one
+access, `load_4` or `store_4` (`codegen/statement_text.py`).
 
-Their loads and stores stand side by side; the kernel's text has such a group as one access, `load_4` or `store_4`
-(`codegen/statement_text.py`).
+Compilers do not move a load across a branch: of two loads with a branch between them, one would wait for the other.
 """
 
 from __future__ import annotations

@@ -24,13 +24,14 @@ class Frame(NamedTuple):
     shapes : dict
         The shapes of the arguments in `wrt`, by name.
     places : tuple
-        For each block its key, and which of the arrays that a kernel wrote it is, or the number that it is everywhere.
+        For each block: its key, the position of its array among those that a kernel wrote (None if it has none), and
+        otherwise the number that the whole block is.
     dtype : numpy.dtype
         Of blocks that are one number.
     module : str
         "numpy" or "cupy".
     others : dict
-        Of the arguments and captured arrays that are not in `wrt`, by name, why they are not.
+        For each argument or captured array that is not in `wrt`, by name, the reason why it is not.
     """
 
     wrt: tuple[str, ...]

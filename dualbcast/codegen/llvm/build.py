@@ -1,7 +1,7 @@
 """A kernel's text to machine code of the host, by LLVM; not needed, nor imported, to load a cached kernel.
 
-Numba compiles the same text, to the same results. To find out types in all of Python, and to import all that knows how,
-takes several times as long as LLVM's optimisation of a kernel.
+Numba compiles the same text to the same results. But its type inference, which is made for all of Python, and the
+imports for that take several times as long as LLVM's optimisation of a kernel.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def build(source: KernelSource, fastmath: bool, filename: str, vector: bool, str
     """Compile a kernel, whose entry takes int64s and then pointers, for the host. A failure is a BackendError, since it
     is a fault of this package's.
 
-    See `cpu.compile_kernel` for `fastmath`. The `filename` of the text is for the message, and `vector` says whether
-    glibc's libmvec is there to be called. Vectors are stored past the cache to the `streamed` arguments, by position,
-    which gives the same bits.
+    See `compile_program` in `runtime.cpu.kernel` for `fastmath`. The `filename` of the text is for the message, and
+    `vector` says whether glibc's libmvec can be called. `streamed` has the positions of the arguments to which vectors
+    are stored past the cache; the bits are the same.
     """
     try:
         with LOCK:

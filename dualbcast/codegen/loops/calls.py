@@ -1,8 +1,8 @@
-"""Small loops and functions beside kernels: compensated sums, calls with arrays, and the question whether a loop may go
-on.
+"""Small loops and functions beside kernels: compensated sums, calls with arrays, and polls whether a loop may go on.
 
-It looks at the clock, and seldom enough it takes the interpreter's lock, lets Python run the handlers of signals, and
-calls a Python function. An exception that either raises is kept for the thread's launch, and ends the loops.
+A poll looks at the clock. If enough time has passed since the last one, it takes the interpreter's lock, lets Python
+run the handlers of signals, and calls a Python function. An exception that a handler or the function raises ends the
+loops, and is kept for the thread's launch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The gamma function and its logarithm as LLVM IR, for all numbers.
 
-With t = x - rint(x) one over gamma is a polynomial near 2, from where products of x - 1, x - 2, … lead to other small
-numbers. Large ones go through Stirling's series, whose logarithm has half as many digits again, since what it loses is
-multiplied by x. Negative numbers are reflected: -1 / gamma(-x) is x * sin(pi * x) / pi * gamma(x).
+The reciprocal of gamma near 2 is computed as a polynomial in t = x - rint(x), and products of x - 1, x - 2, … lead
+from there to other small numbers. Large numbers go through Stirling's series. The logarithm in it has half as many
+digits again as the format, since its error is multiplied by x. For negative numbers gamma is reflected:
+-1 / gamma(-x) is x * sin(pi * x) / pi * gamma(x).
 
-Near its zeros, at 1 and 2, it is a quotient of polynomials, beyond some limit Stirling's series; between the two an
-argument is made smaller step by step, and the logarithm of the product is added.
+The logarithm of gamma is computed as a quotient of polynomials near its zeros, at 1 and 2, and by Stirling's series
+beyond some limit. An argument between the two is made smaller step by step, and the logarithm of the product is added.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A library's functions of vectors as LLVM IR: what it computes element by element, or outside of their ranges, is
-answered here.
+"""A library's functions of vectors as LLVM IR. Arguments outside their ranges, and those that the library would
+compute element by element, are handled here.
 
 glibc's libmvec hands zero, negative, subnormal and infinite bases, and powers beyond the format, to the function for
-single numbers, which takes ten times as long. So if there are any in a vector it computes the powers of the absolute
-values, and of 1 where IEEE 754 says what the power is. The powers of all other numbers keep their bits.
+single numbers, which takes ten times as long. If a vector has any of these, the library gets the absolute values of the
+bases instead, and 1 where IEEE 754 prescribes the power. The powers of all other numbers keep their bits.
 
 Where an argument is outside a function's domain or infinite, or the value is infinite, glibc's libmvec calls the
 function for single numbers, which takes up to six times as long. A branch of which both sides are computed has such

@@ -1,7 +1,7 @@
 """How the elements of a launch are run: on how many threads, and with which outputs stored past the cache.
 
-A store to memory that is not in the cache reads the line first, and drives out what inputs would be read from; a
-streaming store of a whole line does neither.
+An ordinary store to memory that is not in the cache reads the line first, and drives lines with inputs out of the
+cache. A streaming store of a whole line does neither.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def get_num_threads() -> int:
     """How many threads a kernel that is launched here and now may use on the CPU, the calling one among them.
 
     The number of an enclosing `num_threads`, else that of `set_num_threads`, else the environment variable
-    `DUALBCAST_NUM_THREADS` if it is not empty, else how many CPUs the process might run on when that was first asked
-    for, in it or after the fork that made it. A kernel uses fewer where more would not pay, never more than the machine
-    has CPUs, and gives the same bits with any number.
+    `DUALBCAST_NUM_THREADS` if it is not empty, else the number of CPUs that the process may run on. These CPUs are
+    counted once, when the number is first needed, and anew in a forked process. A kernel uses fewer threads where more
+    would not pay, never more than the machine has CPUs, and gives the same bits with any number.
     """
     chosen = _within.get() or _chosen
     if chosen is not None:
@@ -60,7 +60,7 @@ def set_num_threads(count: int | None) -> None:
     Parameters
     ----------
     count : int or None
-        At least 1; more than there are CPUs bring nothing. None for what holds if nothing is said.
+        At least 1; more threads than CPUs bring nothing. None restores the default; see `get_num_threads`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """How the thread blocks of a CUDA kernel share its iteration space, and how many partial sums they write.
 
-Where a kernel sums it follows from the sizes alone, so that sums are the same to the last bit on every launch.
+For a kernel that sums, both follow from the sizes alone, so that sums are the same to the last bit on every launch.
 """
 
 from __future__ import annotations
