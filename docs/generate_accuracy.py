@@ -27,8 +27,8 @@ from test_range_planted_bugs import BUGS  # noqa: E402
 
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.measure import cpu_model  # noqa: E402
+from dualbcast.codegen import mathlib  # noqa: E402
 from dualbcast.codegen.llvm import target  # noqa: E402
-from dualbcast.codegen.mathlib import table as mathlib  # noqa: E402
 from dualbcast.rules.table import RULES  # noqa: E402
 
 PAGE = HERE / "accuracy.md"

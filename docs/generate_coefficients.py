@@ -1,4 +1,4 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/elementary.py and gamma.py, and what error they leave:
+"""Prints the coefficients in dualbcast/codegen/mathlib/primitives.py and gamma.py, and what error they leave:
 python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
@@ -104,16 +104,12 @@ def gamma_far(z: Number) -> Number:
     return x * (mpmath.loggamma(x) - (x - Number(0.5)) * mpmath.log(x) + x - mpmath.log(2 * mpmath.pi) / 2)
 
 
-def gamma(dtype: type[np.floating], first: int, above: int, below: int, far: int) -> None:
-    """The logarithm of the gamma function: S as a quotient between 1 and 3, and W as a polynomial beyond `first`."""
+def gamma(dtype: type[np.floating], above: int, below: int) -> None:
+    """The logarithm of the gamma function between 1 and 3: S as a quotient."""
     points = chebyshev(0, 2, 16 * above)
     top, bottom = fit(lambda d: gamma_near(d) - 0.5, points, above, below, weight=lambda d: 1 / gamma_near(d))
     error = max(abs((value(top, d) / value(bottom, d) + 0.5) / gamma_near(d) - 1) for d in points)
     show("lgamma", dtype, ("above", top), ("below", bottom), error=error)
-    points = chebyshev(1e-12, 1 / Number(first) ** 2, 16 * far)
-    top, _ = fit(gamma_far, points, far, weight=lambda _: Number(1))
-    error = max(abs(value(top, z) - gamma_far(z)) for z in points) / (mpmath.loggamma(first) * first)
-    show("lgamma", dtype, ("far", top), error=error)
 
 
 def reciprocal(t: Number) -> Number:
@@ -163,8 +159,8 @@ def factorial(dtype: type[np.floating], first: float, around: int, far: int, log
 if __name__ == "__main__":
     factorial(np.float32, 3.5, 6, 2, 2, 3)
     factorial(np.float64, 5.5, 13, 6, 7, 7)
-    gamma(np.float32, 5, 4, 3, 2)
-    gamma(np.float64, 8, 8, 7, 5)
+    gamma(np.float32, 4, 3)
+    gamma(np.float64, 8, 7)
     complementary(np.float32, 10.19, 5)
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)

@@ -13,10 +13,10 @@ from accuracy import units_off
 from cpu_kernels import is_inlined, run, vector_calls
 from cpu_kernels import source_of as source_of_elements
 
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import build as llvm_build
 from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import primitives
-from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 

@@ -27,11 +27,11 @@ WAYS = [("float16", True), ("float16", False), ("bfloat16", True)]
 
 @pytest.fixture(params=WAYS, ids=["float16", "float16-integers", "bfloat16"])
 def sixteen(request, monkeypatch, tmp_path):
-    from dualbcast.codegen.mathlib import table
+    from dualbcast.codegen import mathlib
 
     name, hardware = request.param
     if not hardware:
-        monkeypatch.setattr(table, "converts_in_hardware", lambda: False)
+        monkeypatch.setattr(mathlib, "converts_in_hardware", lambda: False)
         monkeypatch.setattr(cpu_kernel, "_kernels", {})
         monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path))
     return name

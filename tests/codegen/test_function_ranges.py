@@ -11,7 +11,7 @@ import pytest
 from accuracy import written
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.mathlib.library_calls import AROUND
+from dualbcast.codegen.mathlib import AROUND
 
 INF, NAN = math.inf, math.nan
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])

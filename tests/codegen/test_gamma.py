@@ -13,7 +13,7 @@ from accuracy import units_off
 from cpu_kernels import vectors
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.codegen import mathlib
 
 INF, NAN = math.inf, math.nan
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])

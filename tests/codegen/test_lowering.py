@@ -20,9 +20,9 @@ from random_texts import Writer
 from texts import Arrays, assert_same_bits, by_numba, by_python, suits_numba, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm.build import lower
 from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel

@@ -14,7 +14,7 @@ from cpu_kernels import run, source_of
 
 from dualbcast import derivative, differentiable_broadcast
 from dualbcast.autodiff.differentiate import pullback_of, pushforward_of
-from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.codegen import mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import FUSED, Function

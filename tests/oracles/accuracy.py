@@ -24,8 +24,8 @@ import numpy as np
 import scipy.special
 
 from dualbcast import arithmetic, differentiable_broadcast, special
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 inf = float("inf")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dualbcast import differentiable_broadcast
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch

@@ -14,7 +14,7 @@ import pytest
 from ir_invariants import verify
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.mathlib import table as mathlib
+from dualbcast.codegen import mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Block, Op
 from dualbcast.ir.simplification import simplify

@@ -14,12 +14,12 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm.scalar import WHOLE, ScalarBody
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, features, host
 from dualbcast.codegen.llvm.typed_values import Typed
 from dualbcast.codegen.llvm.unit import Countdown, Shape, Unit, end_with
 from dualbcast.codegen.llvm.vectorize import VectorBody
-from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
@@ -140,7 +140,7 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
     module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
     names = mathlib.names(vector)
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
-        names = names | {"divided": mathlib.divide}
+        names = names | {"divided": lambda a, b, _: a / b}
     text = _SUM_TERMS + source.text
     liberties = dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset[str]())
     liberties["sum_terms"] = frozenset({"reassoc"})

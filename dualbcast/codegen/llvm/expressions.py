@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from dualbcast.codegen.llvm.typed_values import Typed, binary, cast, compare, select, spread, unary
 from dualbcast.codegen.llvm.unit import Countdown, Unit
-from dualbcast.codegen.mathlib.table import STORAGE
+from dualbcast.codegen.mathlib import STORAGE
 from dualbcast.codegen.values import FLOATS, TYPES, Value, word
 
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}

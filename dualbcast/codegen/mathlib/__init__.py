@@ -1,5 +1,328 @@
-"""Elementary functions as LLVM code that vectorises.
+"""Elementary functions as LLVM code that vectorises, and 16-bit storage.
 
-Comes in: the type of a number. Goes out: LLVM functions for `exp`, `log`, `pow` and the rest, each with its error
-bound.
+Comes in: the names that a kernel's text calls. Goes out: LLVM code for `exp`, `log`, `pow` and the rest.
+
+Where the processor has fused multiply-add, elementary functions need no library. No vector register survives a call, so
+a kernel stores and reloads all of them around a call of a library. And an inlined function has the same bits in a
+vector as alone: no result depends on the place of its element in a row.
+
+glibc's libmvec computes some arguments element by element, by the function for single numbers. These are zero,
+negative, subnormal and infinite bases of powers, and powers beyond the format, which take ten times as long; of other
+functions infinite arguments or values, and arguments outside the domain, which take up to six times as long. A branch
+of which both sides are computed has such arguments where it does not need the value. So the library gets harmless
+numbers in their place, and the values are selected afterwards. Those of all other numbers keep their bits.
 """
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Set
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from dualbcast.codegen.llvm import target
+from dualbcast.codegen.mathlib import elementary
+from dualbcast.codegen.mathlib.primitives import (
+    Emit,
+    absolute,
+    apart,
+    exp,
+    format_of,
+    instead,
+    is_even,
+    library,
+    sign_of,
+    vector_library,
+)
+from dualbcast.codegen.values import Value, intrinsic, like
+
+# --- what the host has ------------------------------------------------------------------------------------------------
+
+
+def is_arm() -> bool:
+    """Whether the host is a 64-bit ARM."""
+    return bool(llvm.get_process_triple().startswith(("aarch64", "arm64")))
+
+
+def has_fma() -> bool:
+    """Whether the host has fused multiply-adds; LLVM would call a slow function for each else."""
+    return is_arm() or "fma" in target.features()
+
+
+def divides_fast() -> bool:
+    """Whether the host divides about as fast as it multiplies with reciprocals: Zen 5 begins to divide eight float64
+    every four cycles, beside all else. Others take four times as long."""
+    return bool(llvm.get_host_cpu_name() == "znver5")
+
+
+def converts_in_hardware() -> bool:
+    """Whether the host converts between float16 and float32; LLVM would call functions it may not find."""
+    return is_arm() or "f16c" in target.features()
+
+
+# --- around a library's functions of vectors --------------------------------------------------------------------------
+
+# log2(1 + f) is more than f by at most this much, of which the last digits are for what is cut off.
+_BEND = 0.0862
+
+
+def of_any_base(library: Emit) -> Emit:
+    """pow, by one that takes long for some bases and powers in a vector."""
+
+    def emit(x: Value, y: Value) -> Value:
+        if not x.is_vector:
+            return library(x, y)
+        form = format_of(x)
+        smallest = x.constant(form.normal).bits()
+        span = x.constant(math.inf).bits() - smallest
+        is_normal = (x.bits() - smallest).unsigned("<", span)
+        size = absolute(y * _power_logarithm(x))
+        is_ordinary = is_normal & (size < form.bias - 3)
+        symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
+        of_all = functools.partial(_of_all, library)
+        return instead(~is_ordinary, lambda: library(x, y), lambda: apart(symbol, of_all, x, y, cold=True))
+
+    return emit
+
+
+def _power_logarithm(x: Value) -> Value:
+    """k + f of a positive x = 2**k * (1 + f): less than log2(x) by at most `_BEND`; of a subnormal x it is more."""
+    form = format_of(x)
+    # As many bits as a float has digits go to it by way of its last bits, since AVX2 cannot convert.
+    places = form.width - 1 - form.fraction
+    high = (x.bits() >> places) | x.constant(2.0**form.fraction).bits()
+    whole = high.as_float() - 2.0**form.fraction
+    return whole * 2.0 ** (places - form.fraction) - form.bias
+
+
+def _of_all(library: Emit, x: Value, y: Value) -> Value:
+    """The powers of vectors in which some number is not ordinary."""
+    form, one = format_of(x), x.constant(1.0)
+    base, size = absolute(x), absolute(y)
+    # Where the power is surely infinite or 0, in absolute value.
+    low = _power_logarithm(base)
+    high = low + _BEND
+    is_down = y < 0.0
+    most, least = (y * is_down.choose(*ways) for ways in ((low, high), (high, low)))
+    is_beyond = least > form.bias + 2
+    is_below = most < -form.bias - form.fraction - 1
+    is_end = (base == 0.0) | (base == math.inf) | (size == math.inf) | (is_beyond | is_below)
+    is_nan = x.unordered("uno", y)
+    is_known = is_end | is_nan
+    power = library(*(is_known.choose(one, value) for value in (base, y)))
+    grows = (base > 1.0) ^ is_down
+    end = grows.choose(x.constant(math.inf), 0.0)
+    # 1 to an infinite power is 1, that of -1 too.
+    end = (base == 1.0).choose(one, end)
+    power = is_end.choose(end, power)
+    # Of a negative base the power has its sign where the exponent is odd, and is none where that is not whole.
+    is_whole, even = intrinsic("trunc", y) == y, is_even(y)
+    sign = sign_of(x.bits())
+    signed = power.bits() | (is_whole & ~even).choose(sign, 0)
+    power = signed.as_float()
+    is_finite = (x < 0.0) & (x > -math.inf)
+    power = (is_finite & ~is_whole).choose(math.nan, power)
+    power = is_nan.choose(x + y, power)
+    return ((y == 0.0) | (x == 1.0)).choose(one, power)
+
+
+def _within(inside: Emit, beyond: Emit, harmless: float) -> Callable[[Emit], Emit]:
+    """Around a function that takes long outside of a range: there it gets a harmless number, and `beyond` its value."""
+
+    def around(library: Emit) -> Emit:
+        def emit(x: Value) -> Value:
+            if not x.is_vector:
+                return library(x)
+            is_inside = inside(x)
+
+            def some() -> Value:
+                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
+
+            return instead(~is_inside, lambda: library(x), some)
+
+        return emit
+
+    return around
+
+
+def _logarithm(pole: float) -> Callable[[Emit], Emit]:
+    """Around a logarithm that is -inf here. (Infinity takes twice as long, and a second test would cost all.)"""
+    return _within(lambda x: x > pole, lambda x: (x == pole).choose(x.constant(-math.inf), math.nan), pole + 1.0)
+
+
+def _nan(x: Value) -> Value:
+    return x.constant(math.nan)
+
+
+def _exp2_is_ordinary(x: Value) -> Value:
+    form = format_of(x)
+    is_above = x > -form.bias - form.fraction - 1
+    return is_above & (x < form.bias + 1)
+
+
+def _atanh_beyond(x: Value) -> Value:
+    return (absolute(x) == 1.0).choose(x * math.inf, math.nan)
+
+
+def _is_at_most_one(x: Value) -> Value:
+    return absolute(x) <= 1.0
+
+
+def _has_finite_exp(x: Value) -> Value:
+    return absolute(x) < format_of(x).largest + 1.0
+
+
+# The code around the library's function of vectors.
+AROUND: dict[str, Callable[[Emit], Emit]] = {
+    "pow": of_any_base,
+    "exp2": _within(_exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
+    "log2": _logarithm(0.0),
+    "log10": _logarithm(0.0),
+    "log1p": _logarithm(-1.0),
+    "asin": _within(_is_at_most_one, _nan, 0.0),
+    "acos": _within(_is_at_most_one, _nan, 0.0),
+    "atanh": _within(lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
+    "acosh": _within(lambda x: x >= 1.0, _nan, 2.0),
+    "sinh": _within(_has_finite_exp, lambda x: x * math.inf, 0.0),
+    "cosh": _within(_has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
+    "tan": _within(lambda x: absolute(x) < math.inf, _nan, 0.0),
+}
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _of_gamma(name: str, x: Value) -> Value:
+    """A function of the module of the gamma function, which few kernels need."""
+    from dualbcast.codegen.mathlib import gamma
+
+    return {"lgamma": gamma.lgamma, "tgamma": gamma.tgamma}[name](x)
+
+
+# By name; they are inlined.
+FUNCTIONS: dict[str, Emit] = {
+    "exp": exp,
+    "expm1": elementary.expm1,
+    "tanh": elementary.tanh,
+    "log": elementary.log,
+    "sin": elementary.sin,
+    "cos": elementary.cos,
+    "erfc": elementary.erfc,
+    **{name: functools.partial(_of_gamma, name) for name in ("lgamma", "tgamma")},
+    "fmod": elementary.fmod,
+}
+# What LLVM has an operation for, and so has the host.
+_LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
+
+
+@functools.cache
+def names(vector: bool) -> dict[str, Emit]:
+    """What a kernel's text calls; its arguments and result are floats of one type, or vectors of them.
+
+    With `vector` calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
+    """
+    functions: dict[str, Emit] = {name: functools.partial(intrinsic, name) for name in _LLVM}
+    for name in target.FUNCTIONS:
+        in_vectors = vector and name in target.VECTORISED
+        call = functools.partial(vector_library if in_vectors else library, name)
+        functions[name] = AROUND[name](call) if vector and name in AROUND else call
+    functions |= {name: FUNCTIONS[name] for name in inlined()}
+    return functions | {
+        "divided": divided,
+        # A product and a sum, rounded once where the processor does that.
+        "muladd": functools.partial(intrinsic, "fmuladd"),
+        "mulsub": lambda a, b, c: intrinsic("fmuladd", a, b, -c),
+        "submul": lambda a, b, c: intrinsic("fmuladd", -a, b, c),
+        "nextafter": _nextafter,
+    }
+
+
+def inlined() -> Set[str]:
+    """The functions that are not calls of the C library."""
+    return FUNCTIONS.keys() if has_fma() else frozenset()
+
+
+def divided(a: Value, b: Value, reciprocal: Value) -> Value:
+    """a / b, given 1 / b. On a host that divides fast the divider is at work for all but constants, beside all else."""
+    divides = not has_fma() or (divides_fast() and not isinstance(b.value, ir.Constant))
+    return a / b if divides else elementary.divided(a, b, reciprocal)
+
+
+def _nextafter(x: Value, y: Value) -> Value:
+    """The neighbour of x towards y: one more or one less in the bits, which order floats of one sign."""
+    bits = x.bits()
+    goes_away = (x < y) == (x > 0.0)
+    stepped = goes_away.choose(bits + 1, bits - 1)
+    smallest = sign_of(y.bits()) | 1
+    moved = (x == 0.0).choose(smallest, stepped)
+    result = (x == y).choose(y, moved.as_float())
+    return x.unordered("uno", y).choose(x + y, result)
+
+
+# --- float32 that is stored in 16 bits --------------------------------------------------------------------------------
+
+
+def from_float16(stored: Value) -> Value:
+    if converts_in_hardware():
+        builder, kind = stored.builder, stored.kind
+        half = builder.bitcast(stored.value, like(kind, ir.HalfType()))
+        return Value(builder, builder.fpext(half, like(kind, ir.FloatType())))
+    bits = stored.zero_extended(32)
+    sign = (bits & 0x8000) << 16
+    # Exponent and fraction where float32 has them: a float32 too small by 2**112, the difference of the biases. The
+    # multiplication is exact, and normalises what was subnormal.
+    small = (bits & 0x7FFF) << 13
+    scaled = small.as_float() * 2.0**112
+    special = small | 0x7F800000
+    is_special = small.unsigned(">=", 0x7C00 << 13)
+    return (sign | is_special.choose(special, scaled.bits())).as_float()
+
+
+def to_float16(x: Value) -> Value:
+    if converts_in_hardware():
+        builder, kind = x.builder, x.kind
+        half = builder.fptrunc(x.value, like(kind, ir.HalfType()))
+        return Value(builder, builder.bitcast(half, like(kind, ir.IntType(16))))
+    bits = x.bits()
+    sign = (bits >> 16) & 0x8000
+    magnitude = bits & 0x7FFFFFFF
+    normal = _round_to_even(magnitude, 13) - (112 << 10)
+    # Below 2**-14 the last place is 2**-24, as it is for float32 between 1/2 and 1: the addition rounds.
+    half = x.constant(0.5)
+    shifted = magnitude.as_float() + half
+    subnormal = shifted.bits() - half.bits()
+    result = magnitude.unsigned("<", 113 << 23).choose(subnormal, normal)
+    # Rounding up the largest float16 carries into infinity by itself; beyond 2**16 the exponent does not fit.
+    result = magnitude.unsigned(">=", 143 << 23).choose(0x7C00, result)
+    quiet = ((magnitude >> 13) & 0x3FF) | 0x7E00
+    result = magnitude.unsigned(">", 0x7F800000).choose(quiet, result)
+    return (sign | result).truncated(16)
+
+
+def from_bfloat16(stored: Value) -> Value:
+    return (stored.zero_extended(32) << 16).as_float()
+
+
+def to_bfloat16(x: Value) -> Value:
+    # By integers: the instructions for it (AVX512-BF16) flush subnormals to zero.
+    bits = x.bits()
+    rounded = _round_to_even(bits, 16)
+    quiet = (bits >> 16) | 0x40
+    return x.unordered("uno", x).choose(quiet, rounded).truncated(16)
+
+
+def _round_to_even(bits: Value, places: int) -> Value:
+    """Shift right by `places`, rounding: add just under half of the last place kept, and one more if that is odd."""
+    odd = (bits >> places) & 1
+    return bits + (odd + ((1 << (places - 1)) - 1)) >> places
+
+
+# Conversions of the numbers that these functions of the text load and store.
+STORAGE: dict[str, Emit] = {
+    "load_float16": from_float16,
+    "store_float16": to_float16,
+    "load_bfloat16": from_bfloat16,
+    "store_bfloat16": to_bfloat16,
+}

@@ -15,7 +15,6 @@ import math
 from typing import NamedTuple
 
 from dualbcast.codegen.mathlib.elementary import log
-from dualbcast.codegen.mathlib.library_calls import library, or_rarely
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     at_most,
@@ -25,6 +24,8 @@ from dualbcast.codegen.mathlib.primitives import (
     format_of,
     halved,
     is_even,
+    library,
+    or_rarely,
     polynomial,
     rounded,
     twice_scaled,
@@ -48,6 +49,11 @@ class _Constants(NamedTuple):
     log: tuple[float, ...]
     # S in sin(pi * r) / pi = r + r**3 * S(r**2) for abs(r) <= 1/2.
     sine: tuple[float, ...]
+    # From 3 and this on lgamma is W's; below, an argument is brought between 2 and 3 in so many steps.
+    log_steps: int
+    # A and B in lgamma(1 + d) = d * (d - 1) * (1/2 + A(d) / B(d)) for 0 <= d <= 2.
+    above: tuple[float, ...]
+    below: tuple[float, ...]
 
 
 _GAMMA32 = _Constants(
@@ -62,6 +68,12 @@ _GAMMA32 = _Constants(
     far=(0.08333330601453781, -0.0027748667635023594, 0.0007191302138380706),
     log=(0.6666682362556458, 0.39973241090774536, 0.2996908128261566),
     sine=(-1.6449333429336548, 0.8117160201072693, -0.1904449760913849, 0.024720415472984314),
+    log_steps=2,
+    above=(
+        *(0.07721566408872604, -0.12334825843572617, -0.17724812030792236, -0.03649625927209854),
+        -0.00011480622197268531,
+    ),
+    below=(1.0, 1.5787334442138672, 0.7059047222137451, 0.08244781196117401),
 )
 _GAMMA64 = _Constants(
     steps=5,
@@ -85,6 +97,15 @@ _GAMMA64 = _Constants(
     sine=(
         *(-1.6449340668482264, 0.8117424252833398, -0.19075182412149266, 0.026147847805338208),
         *(-0.00234608089281165, 0.0001484278262022936, -6.972057469521819e-06, 2.4498369382503367e-07),
+    ),
+    log_steps=5,
+    above=(
+        *(0.07721566490153287, 0.01440452663600505, -0.3238868264240903, -0.4580914358107913, -0.2523427607661919),
+        *(-0.06286509581832742, -0.006592823866126638, -0.00021315214411439707, -4.96008946595292e-08),
+    ),
+    below=(
+        *(1.0, 3.3627359874412033, 4.473114504064916, 2.9969069258876435, 1.0664404591324066),
+        *(0.19510630707305127, 0.016221571501007465, 0.0004401892324153569),
     ),
 )
 # log(2 * pi) / 2, and what a float64 of it lacks.
@@ -196,52 +217,13 @@ def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
     return total, high - total + low
 
 
-class _LogConstants(NamedTuple):
-    """What depends on the format; `docs/generate_coefficients.py` finds them."""
-
-    # From 3 and this on Stirling's series is taken; below, an argument is brought between 2 and 3 in so many steps.
-    steps: int
-    # A and B in lgamma(1 + d) = d * (d - 1) * (1/2 + A(d) / B(d)) for 0 <= d <= 2.
-    above: tuple[float, ...]
-    below: tuple[float, ...]
-    # W in lgamma(x) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
-    far: tuple[float, ...]
-
-
-_LOG_GAMMA32 = _LogConstants(
-    steps=2,
-    above=(
-        *(0.07721566408872604, -0.12334825843572617, -0.17724812030792236, -0.03649625927209854),
-        -0.00011480622197268531,
-    ),
-    below=(1.0, 1.5787334442138672, 0.7059047222137451, 0.08244781196117401),
-    far=(0.0833333358168602, -0.002777284709736705, 0.0007600902463309467),
-)
-_LOG_GAMMA64 = _LogConstants(
-    steps=5,
-    above=(
-        *(0.07721566490153287, 0.01440452663600505, -0.3238868264240903, -0.4580914358107913, -0.2523427607661919),
-        *(-0.06286509581832742, -0.006592823866126638, -0.00021315214411439707, -4.96008946595292e-08),
-    ),
-    below=(
-        *(1.0, 3.3627359874412033, 4.473114504064916, 2.9969069258876435, 1.0664404591324066),
-        *(0.19510630707305127, 0.016221571501007465, 0.0004401892324153569),
-    ),
-    far=(
-        *(0.0833333333333333, -0.0027777777776081224, 0.0007936506659056197, -0.0005952027660288251),
-        *(0.000837295914412631, -0.0016529188473655067),
-    ),
-)
-_REST = 0.4189385332046727  # log(2 * pi) / 2 - 1 / 2
-
-
 def lgamma(x: Value) -> Value:
-    constants, one = for_format(x, _LOG_GAMMA32, _LOG_GAMMA64), x.constant(1.0)
+    constants, one = for_format(x, _GAMMA32, _GAMMA64), x.constant(1.0)
     is_small = x < 1.0
-    is_large = x >= 3 + constants.steps
+    is_large = x >= 3 + constants.log_steps
     # gamma(x) is (x - 1) * gamma(x - 1), down to an argument below 3; below 1 it is gamma(1 + x) / x.
     d, product = x - 1.0, one
-    for step in range(constants.steps):
+    for step in range(constants.log_steps):
         # Each is exact: of a number below 8 one that is at least 1.
         next_d = x - (2 + step)
         is_left = d >= 2.0
@@ -255,7 +237,7 @@ def lgamma(x: Value) -> Value:
     # The zeros at 1 and 2 are taken out, and one half of what is left, so that the quotient's errors count little.
     zeros = d * (d - 1.0)
     near = fma(zeros, quotient, zeros * 0.5) + is_small.choose(-logarithm, logarithm)
-    series = fma(polynomial(constants.far, quotient * quotient), quotient, _REST)
+    series = fma(polynomial(constants.far, quotient * quotient), quotient, _ROOT[0] - 0.5 + _ROOT[1])
     far = fma(x - 0.5, logarithm - 1.0, series)
     is_negative = x < 0.0
     return or_rarely(is_negative, is_large.choose(far, near), lambda: library("lgamma", x))

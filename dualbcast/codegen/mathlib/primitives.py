@@ -1,4 +1,5 @@
-"""Steps of elementary functions as LLVM IR in one floating-point format, and what depends on the format.
+"""Steps of elementary functions as LLVM IR, what depends on the floating-point format, and calls of the C library and
+of libmvec.
 
 All take numbers or vectors. Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays
 one through all of it.
@@ -16,34 +17,42 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.values import Value, intrinsic, is_single, like, lone
+from dualbcast.codegen.llvm import target
+from dualbcast.codegen.values import Value, any_of, attribute, declared, intrinsic, is_single, like, lone
 
 # What writes an operation on some values, and gives its result.
 Emit = Callable[..., Value]
 _Any = TypeVar("_Any")
 
 
-@functools.cache
 def has_scaling() -> bool:
     """Whether the host multiplies vectors by powers of two in one instruction, and LLVM knows; it would call a slow
     function for each element else."""
-    features = llvm.get_host_cpu_features()
-    return llvm.llvm_version_info[0] >= 22 and bool(features.get("avx512f") and features.get("avx512vl"))
+    return llvm.llvm_version_info[0] >= 22 and {"avx512f", "avx512vl"} <= target.features()
+
+
+# --- floating-point formats -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Format:
-    """What depends on the floating-point format.
+    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log and
+    erfc; the others interpolate at Chebyshev's points.
 
-    P is in exp(r) = 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2, from the constant on: it interpolates at Chebyshev's
-    points, and leaves out less than a tenth of a unit in the last place of exp.
+    exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
+
+    log(1 + f) is f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2).
+
+    erfc(x) is exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= `erfc_end`. All coefficients are
+    positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+
+    sin(r) is r + r**3 * S(r**2), and cos(r) is 1 - r**2 / 2 + r**4 * C(r**2), for abs(r) <= pi / 4.
     """
 
     dtype: type[np.floating[Any]]
     fraction: int  # its bits
     bias: int  # of the exponent
     width: int  # all bits
-    exponential: tuple[float, ...]  # P
     log2_low: float  # log(2) beyond its digits in this format
     # Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
     largest: float
@@ -51,6 +60,15 @@ class Format:
     minus_one: float
     saturated: float
     tiny: float  # below this expm1(x) is x
+    erfc_end: float  # from here on erfc is 0, and the square is not yet clamped for exp
+    half_pi: tuple[float, float, float]  # three numbers whose sum is pi / 2, each rounded
+    farthest: float  # up to here a multiple of them leaves the right remainder
+    exponential: tuple[float, ...]  # P of exp, from the constant on
+    logarithm: tuple[float, ...]  # P of log
+    erfc_above: tuple[float, ...]  # A
+    erfc_below: tuple[float, ...]  # B
+    sine: tuple[float, ...]  # S
+    cosine: tuple[float, ...]  # C
 
     @property
     def normal(self) -> float:
@@ -68,35 +86,73 @@ class Format:
         return float(self.dtype(math.log(2.0)))
 
 
-_FLOAT32 = Format(
+FLOAT32 = Format(
     dtype=np.float32,
     fraction=23,
     bias=127,
     width=32,
-    exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
     log2_low=-1.9046542121259336e-09,
     largest=89.0,
     smallest=-104.0,
     minus_one=-18.0,
     saturated=10.0,
     tiny=2.0**-25,
+    erfc_end=10.19,
+    half_pi=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    farthest=2.0**17,
+    exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
+    logarithm=(
+        *(0.3333335518836975, -0.2500085234642029, 0.19999825954437256, -0.16621370613574982, 0.14227114617824554),
+        *(-0.13202103972434998, 0.1262032687664032, -0.07362867891788483),
+    ),
+    erfc_above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
+    erfc_below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
+    sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
+    cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
 )
-_FLOAT64 = Format(
+FLOAT64 = Format(
     dtype=np.float64,
     fraction=52,
     bias=1023,
     width=64,
-    exponential=(
-        *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
-        *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
-        2.510038549551032e-08,
-    ),
     log2_low=2.3190468138462996e-17,
     largest=710.0,
     smallest=-746.0,
     minus_one=-38.0,
     saturated=20.0,
     tiny=2.0**-54,
+    erfc_end=27.3,
+    half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+    farthest=2.0**40,
+    exponential=(
+        *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
+        *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
+        2.510038549551032e-08,
+    ),
+    logarithm=(
+        *(0.3333333333333286, -0.24999999999988237, 0.2000000000015019, -0.1666666666979154, 0.14285714271206917),
+        *(-0.12499999689720186, 0.11111111620272714, -0.10000015584842055, 0.09090909746386354, -0.08332893867515177),
+        *(0.07691778451952211, -0.0714992981357431, 0.06682130776502695, -0.06190163458644951, 0.05679883651136751),
+        *(-0.057222804813101484, 0.06498536047744115, -0.058586638532475796, 0.025120062610375953),
+    ),
+    erfc_above=(
+        *(0.8716208329044876, 1.7831245672575717, 1.8270761585231294, 1.2076444055999798, 0.5637479853017717),
+        *(0.19293373621770568, 0.048843481062885906, 0.009015964116475955, 0.0011605482301868609),
+        *(9.399803182262009e-05, 3.617385932762937e-06),
+    ),
+    erfc_below=(
+        *(3.487620748254554, 5.6933303922036895, 5.754361406117451, 4.010904579673181, 2.0302507090841213),
+        *(0.7642040747099568, 0.21482770146779076, 0.044441784690802726, 0.006490271328915694, 0.0006083592915899163),
+        2.817735941585227e-05,
+    ),
+    sine=(
+        *(-0.16666666666666666, 0.008333333333333331, -0.0001984126984126506, 2.7557319219335453e-06),
+        *(-2.5052106231157904e-08, 1.605853141458901e-10, -7.586685070091267e-13),
+    ),
+    cosine=(
+        *(0.041666666666666664, -0.0013888888888887395, 2.4801587298763433e-05, -2.7557317270560326e-07),
+        *(2.0876146024689747e-09, -1.1382614868556325e-11),
+    ),
 )
 
 
@@ -107,26 +163,19 @@ def for_format(x: Value, float32: _Any, float64: _Any) -> _Any:
 
 def format_of(x: Value) -> Format:
     """The format of a number."""
-    return for_format(x, _FLOAT32, _FLOAT64)
+    return for_format(x, FLOAT32, FLOAT64)
 
 
-def fma(a: Value, b: Any, c: Any) -> Value:
-    """a * b + c, rounded once."""
-    return intrinsic("fma", a, b, c)
+# --- steps ------------------------------------------------------------------------------------------------------------
 
-
-def absolute(x: Value) -> Value:
-    return intrinsic("fabs", x)
-
-
-def copysign(x: Value, sign: Any) -> Value:
-    return intrinsic("copysign", x, sign)
+absolute = functools.partial(intrinsic, "fabs")
+copysign = functools.partial(intrinsic, "copysign")
+# a * b + c, rounded once.
+fma = functools.partial(intrinsic, "fma")
 
 
 def at_most(limit: float, x: Value) -> Value:
     """The lesser of two numbers; NaN stays."""
-    if limit >= 0 and is_never_positive(x.value):
-        return x
     return (x > limit).choose(limit, x)
 
 
@@ -235,15 +284,107 @@ def half_expm1(x: Value) -> Value:
     return fma(scale, s, scale - 0.5)
 
 
-def is_never_positive(x: ir.Value) -> bool:
-    """Whether it is -abs(y), as in sigmoid and softplus: LLVM would compare that, too."""
-    if not isinstance(x, ir.Instruction) or x.opname != "fneg":
-        return False
-    (inner,) = x.operands
-    return isinstance(inner, ir.CallInstr) and inner.callee.name.startswith("llvm.fabs.")
+# --- branches and calls ----------------------------------------------------------------------------------------------
+
+# The weights of the rare side of a branch and of the usual one.
+_RARELY = (1, 2000)
 
 
-def called(function: ir.Function, *arguments: Value) -> Value:
+def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
+    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
+
+    def some() -> Value:
+        return is_rare.choose(otherwise(), result) if is_rare.is_vector else otherwise()
+
+    return instead(is_rare, lambda: result, some)
+
+
+def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
+    builder = is_rare.builder
+    ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
+    after = builder.append_basic_block("common")
+    builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
+    values = []
+    for way, compute in zip(ways, (otherwise, usual), strict=True):
+        builder.position_at_end(way)
+        values.append((compute(), builder.block))
+        builder.branch(after)
+    builder.position_at_end(after)
+    phi = builder.phi(values[0][0].kind)
+    for value, block in values:
+        phi.add_incoming(value.value, block)
+    return Value(builder, phi)
+
+
+# The attributes of functions that depend on nothing but their arguments.
+_PURE = ("memory(none)", "nounwind", "willreturn")
+
+
+def library(name: str, *arguments: Value) -> Value:
+    """The value of a function of the C library, of vectors for each element."""
+    first = arguments[0]
+    function = _external(target.symbol(_precise(name, first)), lone(first.kind), arguments)
+
+    def of_each(*vectors: Value) -> Value:
+        result = Value(vectors[0].builder, ir.Constant(first.kind, ir.Undefined))
+        for lane in range(first.kind.count):
+            result = result.with_lane(lane, _called(function, *[vector.lane(lane) for vector in vectors]))
+        return result
+
+    if not first.is_vector:
+        return _called(function, *arguments)
+    return apart(f"{function.name}_each_{first.kind.count}", of_each, *arguments)
+
+
+def vector_library(name: str, *arguments: Value) -> Value:
+    """The value of libmvec's function for vectors, in halves where these are longer than the processor's."""
+    first = arguments[0]
+    if not first.is_vector:
+        return library(name, *arguments)
+    lanes = first.kind.count
+    version = _versions(_precise(name, first), first.kind.element, len(arguments)).get(lanes)
+    if version is not None:
+        return _called(_external(version, first.kind, arguments), *arguments)
+    parts = [range(lanes // 2), range(lanes // 2, lanes)]
+    of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
+    low, high = (vector_library(name, *part) for part in of_each)
+    return low.shuffle(high, range(lanes))
+
+
+def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:
+    """The functions of libmvec that compute C's `name`, by how many are a vector."""
+    # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
+    sets = {"b": 128}
+    if {"avx2", "fma"} <= target.features():
+        sets["d"] = 256
+    if {"avx512f", "avx512dq"} <= target.features():
+        sets["e"] = 512
+    counts = {letter: bits // (32 if is_single(kind) else 64) for letter, bits in sets.items()}
+    return {lanes: f"_ZGV{letter}N{lanes}{'v' * arity}_{name}" for letter, lanes in counts.items()}
+
+
+def _called(function: ir.Function, *arguments: Value) -> Value:
     """The result of a function of the module that is being written."""
     builder = arguments[0].builder
     return Value(builder, builder.call(function, [argument.value for argument in arguments]))
+
+
+def _precise(name: str, value: Value) -> str:
+    """C's name of a function of numbers in the format of a value."""
+    return name + ("f" if is_single(value.kind) else "")
+
+
+def _external(symbol: str, kind: ir.Type, arguments: Sequence[Value]) -> ir.Function:
+    return declared(arguments[0].builder.module, symbol, kind, [kind] * len(arguments), *_PURE)
+
+
+def apart(symbol: str, write: Emit, *arguments: Value, cold: bool = False) -> Value:
+    """The value of what `write` writes, in a function that stands apart from the code that seldom calls it."""
+    function = _external(symbol, arguments[0].kind, arguments)
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        attribute(function, "noinline", *(["cold"] if cold else []))
+        builder = ir.IRBuilder(function.append_basic_block())
+        builder.ret(write(*[Value(builder, argument) for argument in function.args]).value)
+    return _called(function, *arguments)
