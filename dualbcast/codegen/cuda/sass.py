@@ -4,81 +4,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-_SECTION = re.compile(r"^\s*(?:\.section\s+|//-+\s+)\.text\.(\S+)", re.MULTILINE)
+_SECTION = re.compile(r"^\s*(?:\.section\s+|//-+\s+)\.text\.([^\s\",]+)", re.MULTILINE)
 _LINE = re.compile(
     r"^(?P<label>\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(?:@(?P<predicate>!?U?P\w+)\s+)?"
-    r"(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>[^;]*);",
+    r"(?P<opcode>[A-Z][A-Z0-9_.]*)(?:[^;]*?(?P<target>\.L_x_\w+))?[^;]*;",
     re.MULTILINE,
 )
-_TARGET = re.compile(r"\.L_x_\w+")
+_BITS = re.compile(r"\.[US]?(8|16|64|128|256)\b")
 _FLOAT64 = re.compile(r"D(ADD|MUL|FMA|MNMX|SETP|MMA)\b|(F2F|I2F|F2I|FRND)\b.*\.F64|MUFU\.\w+64H?\b")
-_BRANCHES = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET"})
+_BRANCHES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """A machine instruction."""
+class Instructions(NamedTuple):
+    """Counts of a kernel's instructions. Each stands once in the text, however often a loop runs it."""
 
-    opcode: str  # with modifiers: "LDG.E.128.CONSTANT"
-    conditional: bool  # whether a predicate guards it
-    target: int | None = None  # for a branch, the position of the instruction that it goes to
-
-    @property
-    def kind(self) -> str:
-        """The opcode without modifiers."""
-        return self.opcode.partition(".")[0]
-
-    @property
-    def bits(self) -> int:
-        """How many bits a load or a store moves for each thread."""
-        for part in self.opcode.split(".")[1:]:
-            if part in {"64", "128", "256"}:
-                return int(part)
-            if part in {"U8", "S8", "U16", "S16"}:
-                return int(part[1:])
-        return 32
-
-
-@dataclass(frozen=True)
-class Instructions:
-    """Counts of a kernel's instructions. Each stands once in the text, however often a loop runs it.
-
-    Attributes
-    ----------
-    total : int
-        All but padding and the endless loop after the kernel's last exit.
-    straight : int
-        The instructions from the entry to the first exit if no conditional branch is taken.
-    loads, stores : mapping of int to int
-        From and to global memory, by how many bits each moves.
-    read_only : int
-        How many of the loads are through the read-only path (`.CONSTANT`).
-    transcendental : mapping of str to int
-        Of the multi-function unit, by function: "EX2", "RCP", "TANH", …
-    float64 : int
-        Arithmetic, comparisons and conversions in float64.
-    local, shared : int
-        Loads and stores of local memory (spilled registers, and arrays that are indexed at run time) and of shared.
-    branches : int
-        Branches, calls and returns.
-    opcodes : mapping of str to int
-        All instructions by opcode without modifiers.
-    """
-
-    total: int
-    straight: int
-    loads: Mapping[int, int]
-    stores: Mapping[int, int]
-    read_only: int
-    transcendental: Mapping[str, int]
-    float64: int
-    local: int
-    shared: int
-    branches: int
-    opcodes: Mapping[str, int]
+    total: int  # all but padding and the endless loop after the kernel's last exit
+    straight: int  # from the entry to the first exit if no conditional branch is taken
+    loads: Mapping[int, int]  # from global memory, by how many bits each moves
+    stores: Mapping[int, int]  # to it
+    read_only: int  # loads through the read-only path (`.CONSTANT`)
+    transcendental: Mapping[str, int]  # of the multi-function unit, by function: "EX2", "RCP", "TANH", …
+    float64: int  # arithmetic, comparisons and conversions in float64
+    local: int  # loads and stores of spilled registers, and of arrays that are indexed at run time
+    shared: int  # loads and stores of shared memory
+    branches: int  # branches, calls and returns
+    opcodes: Mapping[str, int]  # all instructions, by opcode without modifiers
 
     def __str__(self) -> str:
         def listed(counts: Mapping[int, int]) -> str:
@@ -92,8 +45,19 @@ class Instructions:
         )
 
 
+class _Instruction(NamedTuple):
+    opcode: str  # with modifiers: "LDG.E.128.CONSTANT"
+    is_conditional: bool  # whether a predicate guards it
+    target: int | None  # for a branch, the position of the instruction that it goes to
+
+    @property
+    def kind(self) -> str:
+        return self.opcode.partition(".")[0]
+
+
 def count(sass: str, entry: str | None = None) -> Instructions:
-    """Count the instructions of a kernel in the output of nvdisasm; `entry` is its name, where there are several.
+    """Count the instructions of a kernel in the output of nvdisasm; `entry` is its name, where there are several. A
+    ValueError says that there is none.
 
     Examples
     --------
@@ -112,41 +76,41 @@ def count(sass: str, entry: str | None = None) -> Instructions:
     >>> counts.total, counts.straight, counts.loads, counts.stores, counts.transcendental
     (6, 6, {128: 1}, {32: 1}, {'EX2': 1})
     """
-    code = parse(sass, entry)
+    code = _parse(sass, entry)
     kinds = Counter(at.kind for at in code)
-    loads = [at for at in code if at.kind in {"LDG", "LD"}]
+    loads = [at.opcode for at in code if at.kind in {"LDG", "LD"}]
     return Instructions(
         total=len(code),
-        straight=sum(1 for _ in _up_to_exit(code)),
+        straight=_straight(code),
         loads=_by_bits(loads),
-        stores=_by_bits([at for at in code if at.kind in {"STG", "ST"}]),
-        read_only=sum(".CONSTANT" in at.opcode for at in loads),
+        stores=_by_bits(at.opcode for at in code if at.kind in {"STG", "ST"}),
+        read_only=sum(".CONSTANT" in opcode for opcode in loads),
         transcendental=dict(sorted(Counter(at.opcode.split(".")[1] for at in code if at.kind == "MUFU").items())),
         float64=sum(_FLOAT64.match(at.opcode) is not None for at in code),
         local=kinds["LDL"] + kinds["STL"],
         shared=kinds["LDS"] + kinds["STS"],
-        branches=sum(many for kind, many in kinds.items() if kind in _BRANCHES),
+        branches=sum(kinds[kind] for kind in _BRANCHES),
         opcodes=dict(kinds.most_common()),
     )
 
 
-def parse(sass: str, entry: str | None = None) -> list[Instruction]:
-    """The instructions of a kernel in order, without padding.
-
-    Raises
-    ------
-    ValueError
-        If there is no kernel of that name, or none at all.
-    """
-    parsed: list[tuple[str, bool, str | None]] = []
+def _parse(sass: str, entry: str | None) -> list[_Instruction]:
+    """The instructions of a kernel in order, without padding."""
+    if entry is not None:
+        _, *sections = _SECTION.split(sass)
+        names_and_texts = zip(sections[::2], sections[1::2], strict=True)
+        sass = "\n".join(text for name, text in names_and_texts if name == entry)
+    lines: list[re.Match[str]] = []
     labels: dict[str, int] = {}
-    for match in _LINE.finditer(_section(sass, entry)):
+    for match in _LINE.finditer(sass):
         if match["label"]:
-            labels[match["label"]] = len(parsed)
+            labels[match["label"]] = len(lines)
         elif match["opcode"] != "NOP":
-            target = _TARGET.search(match["rest"])
-            parsed.append((match["opcode"], match["predicate"] not in (None, "PT"), target and target[0]))
-    code = [Instruction(opcode, guarded, labels.get(name or "")) for opcode, guarded, name in parsed]
+            lines.append(match)
+    code = [
+        _Instruction(line["opcode"], line["predicate"] not in (None, "PT"), labels.get(line["target"]))
+        for line in lines
+    ]
     # An endless loop of one instruction stands after the code, in case that an exit is missed.
     while code and code[-1].kind == "BRA" and code[-1].target == len(code) - 1:
         code.pop()
@@ -155,26 +119,20 @@ def parse(sass: str, entry: str | None = None) -> list[Instruction]:
     return code
 
 
-def _section(sass: str, entry: str | None) -> str:
-    if entry is None:
-        return sass
-    marks = [(match[1].strip('"').partition(",")[0].strip('"'), match.start()) for match in _SECTION.finditer(sass)]
-    ends = [start for _, start in marks[1:]] + [len(sass)]
-    return "\n".join(sass[start:end] for (name, start), end in zip(marks, ends, strict=True) if name == entry)
+def _by_bits(opcodes: Iterable[str]) -> dict[int, int]:
+    """How many loads or stores there are, by how many bits each moves for each thread."""
+    found = [_BITS.search(opcode) for opcode in opcodes]
+    return dict(sorted(Counter(int(bits[1]) if bits else 32 for bits in found).items()))
 
 
-def _by_bits(accesses: list[Instruction]) -> dict[int, int]:
-    return dict(sorted(Counter(at.bits for at in accesses).items()))
-
-
-def _up_to_exit(code: list[Instruction]) -> Iterator[Instruction]:
-    """The instructions up to the first exit. Every unconditional branch is taken, and no conditional one."""
-    place, passed = 0, set()
+def _straight(code: list[_Instruction]) -> int:
+    """How many instructions run up to the first exit. Every unconditional branch is taken, and no conditional one."""
+    place, passed = 0, set[int]()
     while place < len(code) and place not in passed:
         passed.add(place)
         at = code[place]
-        yield at
-        if at.kind in {"EXIT", "RET"} and not at.conditional:
-            return
-        jumps = at.kind in {"BRA", "JMP"} and not at.conditional and at.target is not None
-        place = at.target if jumps and at.target is not None else place + 1
+        if at.kind in {"EXIT", "RET"} and not at.is_conditional:
+            break
+        is_jump = at.kind in {"BRA", "JMP"} and not at.is_conditional
+        place = at.target if is_jump and at.target is not None else place + 1
+    return len(passed)
