@@ -4,64 +4,41 @@ optimised cubin of both. No GPU and no driver is needed.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from dualbcast import disk_cache
+from dualbcast.codegen import mathlib
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import roomier
+from dualbcast.codegen.mathlib.primitives import Emit
+from dualbcast.codegen.values import TYPES, Value
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
-# The functions that the emitted text may call beside its own. libdevice has each twice, as `tanhf` and `tanh`.
-_UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
-_SPECIAL_AND_ROUNDING = "erf erfc lgamma tgamma floor ceil trunc rint fabs"
-_BINARY = "atan2 hypot pow fmod copysign nextafter"
-_NATIVE = tuple(" ".join((_UNARY, _SPECIAL_AND_ROUNDING, _BINARY)).split())
-
-# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: the argument
-# that each is given, the instruction, and what its result is. Two functions are as they were, because they would lose
-# more than digits: nvcc's pow is NaN for every negative base, and its tan is the quotient of two approximations. NVRTC
-# would drop an inline function that its own text does not call; the linker inlines these, and drops those that nothing
-# calls.
+# What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: with a factor of
+# the argument and one of the result. Two functions are as they were, because they would lose more than digits: nvcc's
+# pow is NaN for every negative base, and its tan is the quotient of two approximations.
 _FAST = {
-    "exp": ("x * 1.4426950408889634f", "ex2.approx.ftz.f32", "y"),
-    "exp2": ("x", "ex2.approx.ftz.f32", "y"),
-    "log": ("x", "lg2.approx.ftz.f32", "y * 0.6931471805599453f"),
-    "log2": ("x", "lg2.approx.ftz.f32", "y"),
-    "log10": ("x", "lg2.approx.ftz.f32", "y * 0.3010299956639812f"),
-    "sin": ("x", "sin.approx.ftz.f32", "y"),
-    "cos": ("x", "cos.approx.ftz.f32", "y"),
-    "sqrt": ("x", "sqrt.approx.ftz.f32", "y"),
-    "tanh": ("x", "tanh.approx.f32", "y"),
+    "exp": (1.4426950408889634, "ex2.approx.ftz.f32", 1.0),
+    "exp2": (1.0, "ex2.approx.ftz.f32", 1.0),
+    "log": (1.0, "lg2.approx.ftz.f32", 0.6931471805599453),
+    "log2": (1.0, "lg2.approx.ftz.f32", 1.0),
+    "log10": (1.0, "lg2.approx.ftz.f32", 0.3010299956639812),
+    "sin": (1.0, "sin.approx.ftz.f32", 1.0),
+    "cos": (1.0, "cos.approx.ftz.f32", 1.0),
+    "sqrt": (1.0, "sqrt.approx.ftz.f32", 1.0),
+    "tanh": (1.0, "tanh.approx.f32", 1.0),
 }
-_FAST_SHELL = """
-extern "C" __device__ float dualbcast_quotient(float x, float z)
-{
-    float y;
-    asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(z));
-    return y;
-}
-""" + "".join(
-    f"""
-extern "C" __device__ float dualbcast_fast_{name}(float x)
-{{
-    float y;
-    asm("{instruction} %0, %1;" : "=f"(y) : "f"({argument}));
-    return {result};
-}}
-"""
-    for name, (argument, instruction, result) in _FAST.items()
-)
 # For the linker, which makes the code. Numba's own fastmath would also assume that there is no NaN and no infinity.
 _FAST_LINK = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0")
 
@@ -89,14 +66,12 @@ def optional(module: str, package: str, purpose: str, install: str = '"dualbcast
 
 @lru_cache(maxsize=1)
 def toolchain() -> str:
-    """Everything that machine code depends on beside its source: the compilers' versions, and this file."""
+    """What machine code depends on beside its source and this package: the versions of the compilers."""
     versions = []
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions.append(f"{package}=={importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "\n".join([*versions, Path(__file__).read_text(encoding="utf-8")])
+    return "\n".join(versions)
 
 
 def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
@@ -111,20 +86,19 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         If the compilers do not know the compute capability or cannot link the kernel, or if Numba is set to simulate.
     """
     fast = fastmath and source.dtype == "float32"
-    shell = source.shell + _FAST_SHELL if fast else source.shell
     with _lock:  # Numba's compiler is not reentrant
         _compiler("numba_cuda")  # and not the remains of it inside Numba
         if _compiler("numba.core.config").ENABLE_CUDASIM:
             raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
         architecture = _architecture(cc)
-        element = _with_numpy(_compile_element, source, cc, fast)
+        element = _element(source, cc, fast)
 
         def link(shell: str) -> tuple[bytes, str]:
             parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
             return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
 
-        image, log = link(shell)
-        return (image, log) if ptx else _settled(image, log, cc, shell, link)
+        image, log = link(source.shell)
+        return (image, log) if ptx else _settled(image, log, cc, source.shell, link)
 
 
 def _settled(
@@ -147,10 +121,11 @@ def _settled(
     return (second_image, second_log) if is_better else (image, log)
 
 
-def _with_numpy(compile_element: Callable[..., bytes], source: KernelSource, *arguments: Any) -> bytes:
-    """Run Numba-CUDA. An error names releases of it and of NumPy that do not fit; any other is a fault of ours."""
+def _element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
+    """The element function as LTO-IR, by Numba-CUDA. An error names releases of it and of NumPy that do not fit; any
+    other is a fault of ours."""
     try:
-        return compile_element(source, *arguments)
+        return _compile_element(source, cc, fast)
     except DualbcastError:
         raise
     except Exception as error:
@@ -201,9 +176,9 @@ def _compile_shell(code: str, architecture: str) -> bytes:
 
 
 def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
-    """The element function as LTO-IR, under the C name that the shell calls it by."""
+    """Compile the element function under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
-    namespace = _namespace(source, fast)
+    namespace = _namespace(source, cc, fast)
     exec(compile(source.text, _text_of(source), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
@@ -233,31 +208,75 @@ def _signature(source: KernelSource) -> Any:
     return types.void(*indices, *(types.CPointer(getattr(types, dtype)) for dtype in dtypes))
 
 
-def _namespace(source: KernelSource, fast: bool) -> dict[str, Any]:
+def _namespace(source: KernelSource, cc: tuple[int, int], fast: bool) -> dict[str, Any]:
     """The free names of the emitted text, for Numba-CUDA."""
     types = _compiler("numba.types")
-    cuda = _compiler("numba.cuda")
-    libdevice = _compiler("numba.cuda.libdevice")
-    suffix = "f" if source.dtype == "float32" else ""
-    namespace: dict[str, Any] = {name: getattr(libdevice, name + suffix) for name in _NATIVE}
+    inlined = partial(_compiler("numba.cuda").jit, device=True, inline="always")
+    library = vars(_compiler("numba.cuda.libdevice"))
+    # It has each function twice, as `tanhf` and `tanh`.
+    is_single = source.dtype == "float32"
+    namespace = {name[:-1]: each for name, each in library.items() if name[-1] == "f"} if is_single else dict(library)
     namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
+    single, bits = types.float32, types.uint16
     if fast:
-        scalar = types.float32(types.float32)
-        namespace |= {name: cuda.declare_device(f"dualbcast_fast_{name}", scalar, abi="c") for name in _FAST}
-        quotient = types.float32(types.float32, types.float32)
-        namespace["quotient"] = cuda.declare_device("dualbcast_quotient", quotient, abi="c")
-    bits, pointer = types.uint16, types.CPointer(types.uint16)
-    for half in ("float16", "bfloat16"):
-        signatures = {
-            f"load_{half}": types.float32(pointer, types.int64),
-            f"store_{half}": types.void(pointer, types.int64, types.float32),
-            f"from_{half}": types.float32(bits),
-            f"to_{half}": bits(types.float32),
-        }
-        namespace |= {name: cuda.declare_device(name, kind, abi="c") for name, kind in signatures.items()}
+        for name, (before, instruction, after) in _FAST.items():
+            namespace[name] = _intrinsic(partial(_approximate, before, instruction, after), single, single)
+        namespace["quotient"] = _intrinsic(partial(_assembly, "div.approx.ftz.f32"), single, single, single)
+    # The hardware's conversions round to nearest even and keep NaN a NaN. Before 8.0 none makes a bfloat16.
+    in_bits = partial(_assembly, kind=ir.IntType(16))
+    rounded = mathlib.to_bfloat16 if cc < (8, 0) else partial(in_bits, "cvt.rn.bf16.f32")
+    for half, load, store in (
+        ("float16", partial(_assembly, "cvt.f32.f16"), partial(in_bits, "cvt.rn.f16.f32")),
+        ("bfloat16", mathlib.from_bfloat16, rounded),
+    ):
+        namespace[f"from_{half}"] = read = _intrinsic(load, single, bits)
+        namespace[f"to_{half}"] = written = _intrinsic(store, bits, single)
+        namespace[f"load_{half}"], namespace[f"store_{half}"] = map(inlined, _accesses(read, written))
     for lanes in (2, 4):
         namespace[f"load_{lanes}"], namespace[f"store_{lanes}"] = _wide_accesses(lanes)
     return namespace
+
+
+def _accesses(read: Any, written: Any) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """The functions that load and store numbers in 16 bits, by these conversions."""
+
+    def load(pointer: Any, k: Any) -> Any:
+        return read(pointer[k])
+
+    def store(pointer: Any, k: Any, value: Any) -> None:
+        pointer[k] = written(value)
+
+    return load, store
+
+
+def _approximate(before: float, instruction: str, after: float, x: Value) -> Value:
+    """The result of a row of `_FAST`."""
+    return _assembly(instruction, x * before) * after
+
+
+def _assembly(instruction: str, *arguments: Value, kind: ir.Type = TYPES["float32"]) -> Value:
+    """The result of an instruction of PTX. Numbers are float32, or have 16 bits."""
+    function = ir.FunctionType(kind, [x.kind for x in arguments])
+    operands = ", ".join(f"${number}" for number in range(len(arguments) + 1))
+    constraints = ",".join("h" if isinstance(each, ir.IntType) else "f" for each in (kind, *function.args))
+    values = [x.value for x in arguments]
+    builder = arguments[0].builder
+    return Value(builder, builder.asm(function, f"{instruction} {operands};", f"={constraints}", values, False))
+
+
+def _intrinsic(write: Emit, result: Any, *kinds: Any) -> Any:
+    """A function of one number or two for Numba-CUDA, which `write` writes in LLVM IR."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Sequence[Any]) -> Any:
+        return write(*[Value(builder, argument) for argument in arguments]).value
+
+    def of_one(_typing: Any, _x: Any) -> Any:
+        return result(*kinds), generate
+
+    def of_two(_typing: Any, _x: Any, _y: Any) -> Any:
+        return result(*kinds), generate
+
+    return _compiler("numba.cuda.extending").intrinsic(of_one if len(kinds) == 1 else of_two)
 
 
 @lru_cache

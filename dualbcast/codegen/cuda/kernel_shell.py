@@ -31,57 +31,6 @@ _C_TYPES = {
     "float64": "double",
 }
 
-# The hardware's conversions round to nearest even and keep NaN a NaN. No header is needed for them. Before 8.0 there is
-# no instruction that makes a bfloat16: adding just under half of its last place, plus one if that place is odd, rounds.
-_HALVES = {
-    "float16": """\
-extern "C" __device__ float from_float16(unsigned short bits)
-{
-    float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
-    return v;
-}
-
-extern "C" __device__ unsigned short to_float16(float v)
-{
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-}
-""",
-    "bfloat16": """\
-extern "C" __device__ float from_bfloat16(unsigned short bits)
-{
-    return __uint_as_float((unsigned int)bits << 16);
-}
-
-extern "C" __device__ unsigned short to_bfloat16(float v)
-{
-#if __CUDA_ARCH__ >= 800
-    unsigned short bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
-    return bits;
-#else
-    const unsigned int bits = __float_as_uint(v);
-    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    return is_nan ? 0x7fff : (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-#endif
-}
-""",
-}
-_HALF_ACCESS = """\
-extern "C" __device__ float load_{half}(const unsigned short* p, long long k)
-{{
-    return from_{half}(p[k]);
-}}
-
-extern "C" __device__ void store_{half}(unsigned short* p, long long k, float v)
-{{
-    p[k] = to_{half}(v);
-}}
-"""
-
-
 # Sums over the threads of a block that have the same place along y, along x, and over all of them; the results are in
 # the first thread along x, the first along y, and the first. Every thread of the block must call them. The block has
 # powers of two of threads along x and y, and THREADS_PER_BLOCK in all.
@@ -296,15 +245,12 @@ def _kernel(
     parameters = [*(f"{size} n{dimension}" for dimension in range(layout.rank)), *([f"{size} span"] if sums else [])]
     for number, pattern in enumerate(layout.classes):
         parameters += [f"{index} s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
-    stored = set()
     for at, dtype in enumerate([*inputs, *outputs]):
         output = at - len(inputs)
         name, kind = (f"in{at}", f"const {_C_TYPES[dtype]}") if output < 0 else (f"out{output}", _C_TYPES[dtype])
         parameter, argument = f"{kind}* __restrict__ {name}", name
         if output in sums:
             kind, parameter, argument = term, f"double* __restrict__ {name}", f"&term_{name}"
-        else:
-            stored.add(dtype)
         if at in layout.values:
             # A number is copied to each thread: the compilers see that nobody else has its address, and keep it where
             # it is.
@@ -313,7 +259,6 @@ def _kernel(
         parameters.append(parameter)
         arguments.append(argument)
     return [
-        *(f"{_HALVES[half]}\n{_HALF_ACCESS.format(half=half)}" for half in _HALVES if half in stored),
         f'extern "C" __device__ void {entry}_element({", ".join(element)});',
         "",
         f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
