@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dualbcast.codegen.cuda.kernel_shell import cuda_shell, summing_shell
+from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED, helper_of
 from dualbcast.ir.nodes import Function, Names
@@ -297,10 +297,7 @@ class KernelText:
         shell = ""
         if self.target == "cuda":
             entry = f"{element}_kernel" if element.isascii() else "element_kernel"
-            if summed:
-                shell = summing_shell(layout, entry, self.dtype, self.inputs, outputs)
-            else:
-                shell = cuda_shell(layout, entry, self.inputs, outputs)
+            shell = cuda_shell(layout, entry, self.inputs, outputs, self.dtype)
         elif summed:
             entry = self.names.fresh("kernel")
             added, loop, rests = summing_loops(

@@ -18,7 +18,6 @@ from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_prod
 
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
-from dualbcast.codegen.cuda.kernel_shell import summing_shell
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
@@ -269,4 +268,4 @@ def test_kernels_compile(shape, dtype):
 def test_a_name_that_is_no_c_identifier_is_refused():
     layout = geometry_of((np.ones(3), np.ones(3)), [()]).layout
     with pytest.raises(ValueError, match="cannot name"):
-        summing_shell(layout, "größe", "float64", ["float64"] * 2, ["float64"])
+        kernel_shell.cuda_shell(layout, "größe", ["float64"] * 2, ["float64"], "float64")

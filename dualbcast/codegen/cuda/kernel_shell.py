@@ -8,7 +8,7 @@ fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from dualbcast.kernel_spec import Layout
 
@@ -87,32 +87,22 @@ static __device__ double complete(double sum, double rest)
 """
 
 
-def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+def cuda_shell(
+    layout: Layout, entry: str, inputs: Sequence[str], outputs: Sequence[str], dtype: str = "float32"
+) -> str:
     """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
 
-    One thread computes one element, or `layout.lanes` neighbours. The innermost dimension lies along x of the grid, all
-    others together along y and z (`runtime.cuda.launch` makes such a grid), so rows need no division; only rank 3 and
-    above divides, once for each dimension between the outermost and the innermost.
+    Its parameters are the sizes (outermost first), the run-time strides in elements (class by class, outermost first),
+    the pointers of `inputs` (or the numbers themselves) and of `outputs`. With several lanes the innermost size, and
+    the strides of classes that span the innermost dimension, are in groups of so many elements.
 
-    Parameters
-    ----------
-    layout : Layout
-        What the kernel is specialised on. Indices are 32-bit, or 64-bit where it says `wide`; signed, so that strides
-        may be negative.
-    entry : str
-        The kernel's name: a C identifier that CUDA C++ does not use itself.
-    inputs, outputs : sequence of str
-        The dtype name that each pointer argument is stored as. float16 and bfloat16 are 16-bit patterns, and the
-        functions `load_float16(pointer, index)`, `store_float16(pointer, index, value)`, `from_float16(bits)` and
-        `to_float16(value)` (and likewise for bfloat16) are defined for the element function to call.
+    A thread computes one element or group. The innermost dimension lies along x of the grid, all others together along
+    y and z, so that rows need no division; only rank 3 and above divides, once for each dimension between the outermost
+    and the innermost.
 
-    Returns
-    -------
-    str
-        A translation unit without includes. The kernel's parameters are the sizes (outermost first), the run-time
-        strides in elements (class by class, outermost first), the input pointers (the numbers themselves for
-        `layout.values`) and the output pointers. With lanes the innermost size, and the strides of classes that span
-        the innermost dimension, are in groups of so many elements.
+    Where outputs are summed, `span` follows the sizes: the length of the outermost dimension that a block goes through.
+    The terms have the compute dtype. The pointer of a sum is to partial sums in float64, each of which is written once;
+    `runtime.cuda.grid` says how many there are. A ValueError refuses a name that is no C identifier.
 
     Examples
     --------
@@ -130,69 +120,91 @@ def cuda_shell(layout: Layout, entry: str, inputs: Sequence[str], outputs: Seque
     }
     <BLANKLINE>
     """
-    size, _ = _size_and_index(layout)
-    indexed = [number for number, pattern in enumerate(layout.classes) if pattern.strip("0")]
-    position = _position(layout.rank, size)
-    return "\n".join(_kernel(layout, entry, inputs, outputs, indexed, lambda call: [*position, call]))
+    if not (entry.isascii() and entry.isidentifier()):
+        raise ValueError(f"{entry!r} cannot name a CUDA kernel")
+    # 64-bit strides may be negative, so indices are signed.
+    size, index = ("long long", "long long") if layout.wide else ("unsigned int", "int")
+    summed = layout.summed(len(inputs))
+    element, arguments = [], []
+    for number in layout.indexed(len(inputs)):
+        text = _class_index(number, layout.classes[number], index)
+        is_grouped = layout.lanes > 1 and layout.classes[number][-1] == "1"
+        element.append(f"{index} k{number}")
+        arguments.append(f"({text}) * {layout.lanes}" if is_grouped else text)
+    parameters = [f"{size} n{dimension}" for dimension in range(layout.rank)] + [f"{size} span"] * bool(summed)
+    for number, pattern in enumerate(layout.classes):
+        parameters += [f"{index} s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
+    for at, stored in enumerate([*inputs, *outputs]):
+        output = at - len(inputs)
+        name, kind = (f"in{at}", f"const {_C_TYPES[stored]}") if output < 0 else (f"out{output}", _C_TYPES[stored])
+        parameter, argument = f"{kind}* __restrict__ {name}", name
+        if output in summed:
+            kind, parameter, argument = _C_TYPES[dtype], f"double* __restrict__ {name}", f"&term_{name}"
+        if at in layout.values:
+            # A number is copied to each thread: the compilers see that nobody else has its address, and keep it where
+            # it is.
+            parameter, argument = f"{kind} {name}", f"&{name}"
+        element.append(f"{kind}* {name}")
+        parameters.append(parameter)
+        arguments.append(argument)
+    call = f"{entry}_element({', '.join(arguments)});"
+    body = _summing(layout, len(inputs), dtype, size, index, call) if summed else [*_position(layout.rank, size), call]
+    return "\n".join(
+        [
+            *([_SUMS] if summed else []),
+            *([_COMPENSATED] if summed and dtype == "float64" else []),
+            f'extern "C" __device__ void {entry}_element({", ".join(element)});',
+            "",
+            f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
+            f"{entry}({', '.join(parameters)})",
+            "{",
+            *(f"    {line}" for line in body),
+            "}",
+            "",
+        ]
+    )
 
 
-def summing_shell(layout: Layout, entry: str, dtype: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """The CUDA C++ text of the kernel `entry`, whose element function is linked in as `{entry}_element`.
-
-    Its parameters are those of `cuda_shell`, with `span` after the sizes: the length of the outermost dimension that a
-    block goes through. The pointer of a summed output is to partial sums in float64, each of which is written once;
-    `runtime.reduction_blocks` says how many there are.
-
-    `dtype` is the compute dtype, which terms have.
-    """
-    size, index = _size_and_index(layout)
-    real, rank, count = _C_TYPES[dtype], layout.rank, len(inputs)
-    summed = layout.summed(count)
-
-    def place(pattern: str, sums: str) -> str:
-        """A sum's place among the partial sums of its output, at the thread's place in the space."""
-        # The block's place along the dimensions that are summed: numbers, and how many of them there are.
-        across = [("chunk", "chunks")] if pattern[0] == "0" else []
-        across += [(f"i{d}", f"n{d}") for d in range(1, rank - 1) if pattern[d] == "0"]
-        across += [("blockIdx.x", "gridDim.x")] if rank > 1 and pattern[-1] == "0" else []
-        part = ""
-        for number, many in across:
-            part = f"({part} * {many} + {number})" if part else f"(long long){number}"
-        lengths = " * ".join(f"n{d}" for d in range(rank) if pattern[d] != "0")
-        return " + ".join(filter(None, [f"{part} * {lengths}" if part and lengths else part, sums]))
-
-    inner = rank - 1
-    before, within, after = [], [], []
+def _summing(layout: Layout, inputs: int, dtype: str, size: str, index: str, call: str) -> list[str]:
+    """The C++ lines of a kernel that sums; `call` is that of the element function."""
+    rank, inner, summed = layout.rank, layout.rank - 1, layout.summed(inputs)
+    before, within, after = list[str](), list[str](), list[str]()
     for output in summed:
-        which = layout.which[count + output]
+        which = layout.which[inputs + output]
         pattern = layout.classes[which]
-        at = place(pattern, _class_index(which, pattern, index))
-        before_it, within_it, after_it = _steps(f"out{output}", pattern, at, dtype == "float64", f"i{inner} < n{inner}")
-        before += before_it
-        within += within_it
-        after += after_it
+        at = _sum_place(pattern, _class_index(which, pattern, index))
+        parts = _steps(f"out{output}", pattern, at, dtype == "float64", f"i{inner} < n{inner}")
+        for lines, part in zip((before, within, after), parts, strict=True):
+            lines += part
     active = "i0 < stop" if rank == 1 else f"i{inner} < n{inner} && i0 < stop"
     along = "x" if rank == 1 else "y"
-    shared = [f"__shared__ double shared[{THREADS_PER_BLOCK}];"] if "shared" in "".join(within + after) else []
+    return [
+        *([f"__shared__ double shared[{THREADS_PER_BLOCK}];"] if "shared" in "".join(within + after) else []),
+        *_block(rank, size),
+        *before,
+        f"for ({size} base = chunk * span; base < stop; base += blockDim.{along}) {{",
+        f"    const {size} i0 = base + threadIdx.{along};",
+        f"    const bool active = {active};",
+        *(f"    {_C_TYPES[dtype]} term_out{output} = 0;" for output in summed),
+        f"    if (active) {call}",
+        *(f"    {line}" for line in within),
+        "}",
+        *after,
+    ]
 
-    def body(call: str) -> list[str]:
-        return [
-            *shared,
-            *_block(rank, size),
-            *before,
-            f"for ({size} base = chunk * span; base < stop; base += blockDim.{along}) {{",
-            f"    const {size} i0 = base + threadIdx.{along};",
-            f"    const bool active = {active};",
-            *(f"    {real} term_out{output} = 0;" for output in summed),
-            f"    if (active) {call}",
-            *(f"    {line}" for line in within),
-            "}",
-            *after,
-        ]
 
-    compensated = [_COMPENSATED] if dtype == "float64" else []
-    kernel = _kernel(layout, entry, inputs, outputs, layout.indexed(count), body, summed, real)
-    return "\n".join([_SUMS, *compensated, *kernel])
+def _sum_place(pattern: str, sums: str) -> str:
+    """A sum's place among the partial sums of its output, at the thread's place in the space."""
+    rank = len(pattern)
+    # The block's place along the dimensions that are summed: numbers, and how many of them there are.
+    across = [("chunk", "chunks")] if pattern[0] == "0" else []
+    across += [(f"i{d}", f"n{d}") for d in range(1, rank - 1) if pattern[d] == "0"]
+    across += [("blockIdx.x", "gridDim.x")] if rank > 1 and pattern[-1] == "0" else []
+    part = ""
+    for number, many in across:
+        part = f"({part} * {many} + {number})" if part else f"(long long){number}"
+    lengths = " * ".join(f"n{d}" for d in range(rank) if pattern[d] != "0")
+    return " + ".join(filter(None, [f"{part} * {lengths}" if part and lengths else part, sums]))
 
 
 def _steps(
@@ -212,67 +224,6 @@ def _steps(
     step = [f"add_to({total}, rest_{name}, {term});" if compensated else f"{total} += {term};"]
     whole = f"complete({total}, rest_{name})" if compensated else total
     return start, step, [f"{total} = {reduce}({whole}, shared);", f"if ({first}) {name}[{place}] = {total};"]
-
-
-def _kernel(
-    layout: Layout,
-    entry: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    indexed: Iterable[int],
-    body: Callable[[str], list[str]],
-    sums: Sequence[int] = (),
-    term: str = "",
-) -> list[str]:
-    """The C++ lines of a kernel, with the declaration of its element function and the functions that that may call.
-
-    `indexed` are the address classes that the element function takes an index of; `body` makes the kernel's lines from
-    the call of the element function. The outputs in `sums` are sums, of terms of the C++ type `term`.
-
-    Raises
-    ------
-    ValueError
-        If `entry` is not an ASCII identifier.
-    """
-    if not (entry.isascii() and entry.isidentifier()):
-        raise ValueError(f"{entry!r} cannot name a CUDA kernel")
-    size, index = _size_and_index(layout)
-    element, arguments = [f"{index} k{number}" for number in indexed], []
-    for number in indexed:
-        text = _class_index(number, layout.classes[number], index)
-        is_grouped = layout.lanes > 1 and layout.classes[number][-1] == "1"
-        arguments.append(f"({text}) * {layout.lanes}" if is_grouped else text)
-    parameters = [*(f"{size} n{dimension}" for dimension in range(layout.rank)), *([f"{size} span"] if sums else [])]
-    for number, pattern in enumerate(layout.classes):
-        parameters += [f"{index} s{number}_{dimension}" for dimension, kind in enumerate(pattern) if kind == "s"]
-    for at, dtype in enumerate([*inputs, *outputs]):
-        output = at - len(inputs)
-        name, kind = (f"in{at}", f"const {_C_TYPES[dtype]}") if output < 0 else (f"out{output}", _C_TYPES[dtype])
-        parameter, argument = f"{kind}* __restrict__ {name}", name
-        if output in sums:
-            kind, parameter, argument = term, f"double* __restrict__ {name}", f"&term_{name}"
-        if at in layout.values:
-            # A number is copied to each thread: the compilers see that nobody else has its address, and keep it where
-            # it is.
-            parameter, argument = f"{kind} {name}", f"&{name}"
-        element.append(f"{kind}* {name}")
-        parameters.append(parameter)
-        arguments.append(argument)
-    return [
-        f'extern "C" __device__ void {entry}_element({", ".join(element)});',
-        "",
-        f'extern "C" __global__ void __launch_bounds__({THREADS_PER_BLOCK})',
-        f"{entry}({', '.join(parameters)})",
-        "{",
-        *(f"    {line}" for line in body(f"{entry}_element({', '.join(arguments)});")),
-        "}",
-        "",
-    ]
-
-
-def _size_and_index(layout: Layout) -> tuple[str, str]:
-    """The C++ types of sizes, and of indices and strides."""
-    return ("long long", "long long") if layout.wide else ("unsigned int", "int")
 
 
 def _class_index(number: int, pattern: str, index: str) -> str:

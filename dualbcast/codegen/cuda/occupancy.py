@@ -6,7 +6,6 @@ from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.errors import BackendError
 
 WARP = 32
-_REGISTERS = 65536
 # Registers are allotted to a warp in units of so many a thread.
 _UNIT = 8
 
@@ -32,16 +31,8 @@ _LIMITS = {
 def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int = 0) -> float:
     """The theoretical occupancy: the share of a multiprocessor's warp slots that resident blocks can fill.
 
-    It is from 0 (such a block does not fit) to 1. `registers` are of a thread, `shared` are bytes of a block.
-
-    The rules are those of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`): a warp's registers are allotted
-    in units of 256 from one of four equal partitions; a block's shared memory in units of 128 bytes (256 before 8.0),
-    and from 8.0 on the driver takes 1 KiB more of it.
-
-    Raises
-    ------
-    BackendError
-        If the limits of the compute capability are not known.
+    It is from 0 (such a block does not fit) to 1. `registers` are of a thread, `shared` are bytes of a block. A
+    BackendError says that the limits of the compute capability are not known.
 
     Examples
     --------
@@ -53,21 +44,28 @@ def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int 
     if cc not in _LIMITS:
         known = ", ".join(f"{major}.{minor}" for major, minor in _LIMITS)
         raise BackendError(f"No occupancy is known for compute capability {cc[0]}.{cc[1]}, only for {known}.")
-    if registers < 0 or block_size < 1 or shared < 0:
-        raise ValueError("registers, block_size and shared cannot be negative, nor a block empty")
-    max_warps, max_blocks, shared_memory = _LIMITS[cc]
+    if block_size < 1:
+        raise ValueError("a block has at least one thread")
     warps = -(-block_size // WARP)
-    if block_size > 1024 or registers > 255:
-        return 0.0
-    blocks = min(max_blocks, max_warps // warps)
-    if registers:
-        allotted = _round_up(registers * WARP, 256)
-        if allotted * _round_up(warps, 4) > 65536:
-            return 0.0
-        blocks = min(blocks, 4 * (16384 // allotted) // warps)
-    if taken := _round_up(shared + 1024, 128) if cc >= (8, 0) else _round_up(shared, 256):
-        blocks = min(blocks, shared_memory // taken)
-    return blocks * warps / max_warps
+    return _resident_blocks(cc, registers, warps, shared) * warps / _LIMITS[cc][0]
+
+
+def _resident_blocks(cc: tuple[int, int], registers: int, warps: int, shared: int = 0) -> int:
+    """How many blocks of so many warps fit on a multiprocessor, by the rules of the CUDA toolkit's occupancy calculator
+    (`cuda_occupancy.h`): a warp's registers are allotted from one of four equal partitions; a block's shared memory in
+    units of 128 bytes (256 before 8.0), and from 8.0 on the driver takes 1 KiB more of it.
+    """
+    max_warps, max_blocks, shared_memory = _LIMITS[cc]
+    allotted = _round_up(max(registers, 1), _UNIT) * WARP
+    if warps > 32 or registers > 255 or allotted * _round_up(warps, 4) > 65536:
+        return 0
+    blocks = min(max_blocks, max_warps // warps, 4 * (16384 // allotted) // warps)
+    taken = _round_up(shared + 1024, 128) if cc >= (8, 0) else _round_up(shared, 256)
+    return min(blocks, shared_memory // taken) if taken else blocks
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
 
 
 def block_size(cc: tuple[int, int], registers: int) -> int:
@@ -85,10 +83,6 @@ def block_size(cc: tuple[int, int], registers: int) -> int:
     return max((THREADS_PER_BLOCK, THREADS_PER_BLOCK // 2), key=lambda size: occupancy(cc, registers, size))
 
 
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
-
-
 def roomier(cc: tuple[int, int], registers: int) -> int | None:
     """How many blocks of THREADS_PER_BLOCK would fit on a multiprocessor if a kernel took one unit of registers less;
     None if no more than do now.
@@ -100,8 +94,7 @@ def roomier(cc: tuple[int, int], registers: int) -> int | None:
     >>> roomier((9, 0), 36), roomier((9, 0), 32)
     (8, None)
     """
-    warps = THREADS_PER_BLOCK // WARP
-    most = _LIMITS[cc][0] // warps if cc in _LIMITS else 0
-    allotted = _round_up(registers, _UNIT)
-    now, then = (_REGISTERS // (THREADS_PER_BLOCK * each) for each in (allotted, max(_UNIT, allotted - _UNIT)))
-    return min(then, most) if min(then, most) > now else None
+    if cc not in _LIMITS:
+        return None
+    now, then = (_resident_blocks(cc, each, THREADS_PER_BLOCK // WARP) for each in (registers, registers - _UNIT))
+    return then if then > now else None
