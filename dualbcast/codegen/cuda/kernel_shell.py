@@ -15,21 +15,10 @@ from dualbcast.kernel_spec import Layout
 # 8 warps: a launch fills every multiprocessor evenly, and even 255 registers a thread leave room for one block.
 THREADS_PER_BLOCK = 256
 
-_C_TYPES = {
-    "bool": "unsigned char",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned int",
-    "uint64": "unsigned long long",
-    "float16": "unsigned short",
-    "bfloat16": "unsigned short",
-    "float32": "float",
-    "float64": "double",
-}
+_C_TYPES = {"float32": "float", "float64": "double", "bool": "unsigned char"}
+_C_TYPES |= dict.fromkeys(("float16", "bfloat16"), "unsigned short")
+for _bits, _whole in ((8, "char"), (16, "short"), (32, "int"), (64, "long long")):
+    _C_TYPES |= {f"int{_bits}": f"signed {_whole}", f"uint{_bits}": f"unsigned {_whole}"}
 
 # Sums over the threads of a block that have the same place along y, along x, and over all of them; the results are in
 # the first thread along x, the first along y, and the first. Every thread of the block must call them. The block has

@@ -64,9 +64,6 @@ def converts_in_hardware() -> bool:
 
 # --- around a library's functions of vectors --------------------------------------------------------------------------
 
-# log2(1 + f) is more than f by at most this much, of which the last digits are for what is cut off.
-_BEND = 0.0862
-
 
 def of_any_base(library: Emit) -> Emit:
     """pow, by one that takes long for some bases and powers in a vector."""
@@ -88,7 +85,7 @@ def of_any_base(library: Emit) -> Emit:
 
 
 def _power_logarithm(x: Value) -> Value:
-    """k + f of a positive x = 2**k * (1 + f): less than log2(x) by at most `_BEND`; of a subnormal x it is more."""
+    """k + f of a positive x = 2**k * (1 + f): less than log2(x) by at most 0.087; of a subnormal x it is more."""
     form = format_of(x)
     # As many bits as a float has digits go to it by way of its last bits, since AVX2 cannot convert.
     places = form.width - 1 - form.fraction
@@ -100,23 +97,15 @@ def _power_logarithm(x: Value) -> Value:
 def _of_all(library: Emit, x: Value, y: Value) -> Value:
     """The powers of vectors in which some number is not ordinary."""
     form, one = format_of(x), x.constant(1.0)
-    base, size = absolute(x), absolute(y)
-    # Where the power is surely infinite or 0, in absolute value.
-    low = _power_logarithm(base)
-    high = low + _BEND
-    is_down = y < 0.0
-    most, least = (y * is_down.choose(*ways) for ways in ((low, high), (high, low)))
-    is_beyond = least > form.bias + 2
-    is_below = most < -form.bias - form.fraction - 1
-    is_end = (base == 0.0) | (base == math.inf) | (size == math.inf) | (is_beyond | is_below)
-    is_nan = x.unordered("uno", y)
-    is_known = is_end | is_nan
-    power = library(*(is_known.choose(one, value) for value in (base, y)))
-    grows = (base > 1.0) ^ is_down
-    end = grows.choose(x.constant(math.inf), 0.0)
+    base = absolute(x)
+    exponent = y * names(True)["log"](base)
+    # Elsewhere the power is infinite or 0, in absolute value, or none.
+    is_above = exponent > -form.log2 * (form.bias + form.fraction + 1)
+    is_inside = is_above & (exponent < form.log2 * (form.bias + 2))
+    power = library(*(is_inside.choose(value, one) for value in (base, y)))
+    power = is_inside.choose(power, names(True)["exp"](exponent))
     # 1 to an infinite power is 1, that of -1 too.
-    end = (base == 1.0).choose(one, end)
-    power = is_end.choose(end, power)
+    power = (base == 1.0).choose(one, power)
     # Of a negative base the power has its sign where the exponent is odd, and is none where that is not whole.
     is_whole, even = intrinsic("trunc", y) == y, is_even(y)
     sign = sign_of(x.bits())
@@ -124,7 +113,6 @@ def _of_all(library: Emit, x: Value, y: Value) -> Value:
     power = signed.as_float()
     is_finite = (x < 0.0) & (x > -math.inf)
     power = (is_finite & ~is_whole).choose(math.nan, power)
-    power = is_nan.choose(x + y, power)
     return ((y == 0.0) | (x == 1.0)).choose(one, power)
 
 
