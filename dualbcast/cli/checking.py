@@ -68,17 +68,19 @@ def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
         yield slice(start, start + rows)
 
 
-def distance(result: NDArray[Any], reference: NDArray[np.float64], scale: NDArray[np.float64]) -> float:
-    """The largest |result - reference| in units of eps · scale, eps that of the result's dtype; NaN if one is NaN."""
+def judge(
+    name: str, result: NDArray[Any], reference: NDArray[np.float64], scale: NDArray[np.float64], tolerance: float
+) -> float:
+    """The largest |result - reference| in ulps: in units of eps · scale, eps that of the result's dtype.
+
+    Raises CheckError if it exceeds the tolerance.
+    """
     info = _finfo(result.dtype)
     unit = float(info.eps) * scale + float(info.smallest_subnormal)
-    return float(np.max(np.abs(result.astype(np.float64) - reference) / unit))
-
-
-def require(name: str, error: float, tolerance: float) -> None:
-    """Raise CheckError if the error, in ulps, exceeds the tolerance."""
+    error = float(np.max(np.abs(result.astype(np.float64) - reference) / unit))
     if not error <= tolerance:  # written so that NaN fails
         raise CheckError(f"Wrong result: {name} is off by {error:.3g} ulp of its scale, more than {tolerance:.3g}.")
+    return error
 
 
 def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) -> tuple[float, float]:
@@ -104,8 +106,7 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
         for j, (partial, other) in enumerate(zip(partials, others, strict=True)):
             judged.append((f"the partial in argument {j}", jacobian[j], partial, other))
         for name, result, reference, scale in judged:
-            error = distance(device.host(result[rows]), reference, scale)
-            require(f"{name} (arity {len(xs)})", error, tolerance)
+            error = judge(f"{name} (arity {len(xs)})", device.host(result[rows]), reference, scale, tolerance)
             worst = max(worst, error)
     return worst, tolerance
 

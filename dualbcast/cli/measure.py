@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import itertools
 import math
 import platform
 import re
 import subprocess
 import sys
 import time
+import timeit
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -183,78 +184,66 @@ def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float
     return Timing(median, min(times), lower, upper, len(times))
 
 
-class HostDevice:
+class Device(ABC):
+    """What calls are timed on: its arrays, its clock, and the bandwidth of a large copy."""
+
+    def __init__(self, backend: Backend, name: str, threads: int, xp: Any, cache_bytes: int) -> None:
+        self.backend, self.name, self.threads, self.xp, self.cache_bytes = backend, name, threads, xp, cache_bytes
+        self._copied_bytes = max(_COPY_BYTES, 4 * cache_bytes)
+
+    def array(self, host: NDArray[Any]) -> Any:
+        """A C-contiguous copy of `host` on the device."""
+        return self.xp.array(host, order="C")
+
+    def host(self, array: Any) -> NDArray[Any]:
+        """A NumPy array of `array`: itself, or a copy."""
+        return np.asarray(array.get() if hasattr(array, "get") else array)
+
+    @abstractmethod
+    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
+        """Seconds per call."""
+
+    @abstractmethod
+    def copy_bandwidth(self, min_time: float) -> float:
+        """Bytes per second of a large copy."""
+
+
+class HostDevice(Device):
     """The processor: NumPy arrays, wall-clock time. The `python` backend uses one thread."""
 
     def __init__(self, backend: Backend = "cpu") -> None:
-        self.backend: Backend = backend
-        self.name = cpu_model()
-        self.threads = get_num_threads() if backend == "cpu" else 1
-        self.xp: Any = np
-        self.cache_bytes = last_level_cache()
+        threads = get_num_threads() if backend == "cpu" else 1
+        super().__init__(backend, cpu_model(), threads, np, last_level_cache())
         # glibc keeps large blocks (up to 32 MiB) once one has been freed. Without this line the cost of NumPy's
         # temporaries would depend on the blocks that this process happened to free before.
         np.empty(31 << 20, np.uint8)
 
-    def array(self, host: NDArray[Any]) -> NDArray[Any]:
-        """A C-contiguous copy of `host`."""
-        return np.array(host, order="C")
-
-    def host(self, array: Any) -> NDArray[Any]:
-        """The array itself."""
-        return np.asarray(array)
-
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
-        """Wall-clock seconds per call."""
-
-        def sample(calls: int) -> float:
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            return time.perf_counter() - start
-
-        return collect_samples(sample, repeat, min_time, max_calls=1 << 20)
+        return collect_samples(lambda calls: timeit.timeit(call, number=calls), repeat, min_time, max_calls=1 << 20)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of `numpy.copyto`, the array cut into one contiguous part a thread."""
-        size = max(_COPY_BYTES, 4 * self.cache_bytes)
-        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-        bounds = np.linspace(0, size, self.threads + 1).astype(np.int64).tolist()
-        parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+        source, target = (np.full(self._copied_bytes, number, np.uint8) for number in (1, 0))
+        parts = list(zip(*(np.array_split(array, self.threads) for array in (target, source)), strict=True))
         with ThreadPoolExecutor(self.threads) as pool:
-
-            def copy() -> None:
-                list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
-
-            return 2 * size / self.time(copy, 10, min_time).seconds_best
+            copied = self.time(lambda: list(pool.map(lambda part: np.copyto(*part), parts)), 10, min_time)
+        return 2 * self._copied_bytes / copied.seconds_best
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
 
     def __init__(self) -> None:
         if reason := cuda_launch.why_not():
             raise BackendError(f"The cuda backend cannot run here. {reason}")
-        self.xp: Any = importlib.import_module("cupy")
-        current = gpus()[self.xp.cuda.Device().id]
-        self.backend: Backend = "cuda"
-        self.name = current.name
-        self.threads = 0
-        self.cache_bytes = current.l2
-        size = max(_COPY_BYTES, 4 * self.cache_bytes)
-        self._source = self.xp.ones(size, self.xp.uint8)
-        self._target = self.xp.zeros(size, self.xp.uint8)
-
-    def array(self, host: NDArray[Any]) -> Any:
-        """A copy of `host` in device memory."""
-        return self.xp.array(host, order="C")
-
-    def host(self, array: Any) -> NDArray[Any]:
-        """A copy of `array` in host memory."""
-        return np.asarray(self.xp.asnumpy(array))
+        cupy = importlib.import_module("cupy")
+        current = gpus()[cupy.cuda.Device().id]
+        super().__init__("cuda", current.name, 0, cupy, current.l2)
+        self._source = cupy.ones(self._copied_bytes, np.uint8)
+        self._target = cupy.zeros(self._copied_bytes, np.uint8)
 
     def _copy(self) -> None:
-        self._target.data.copy_from_device_async(self._source.data, self._source.nbytes)
+        self._target.data.copy_from_device_async(self._source.data, self._copied_bytes)
 
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
         """Device seconds per call; the host's time for a launch is not included as long as the host keeps ahead."""
@@ -286,10 +275,7 @@ class CudaDevice:
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of a device-to-device copy."""
-        return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).seconds_best
-
-
-Device = HostDevice | CudaDevice
+        return 2 * self._copied_bytes / self.time(self._copy, 10, min_time).seconds_best
 
 
 def choose_device(backend: Backend) -> Device:

@@ -228,7 +228,7 @@ def test_differences_find_a_wrong_partial_and_leave_out_kinks() -> None:
 def test_finfo_of_bfloat16_is_the_small_types() -> None:
     exact = np.ones((2, 2))
     off = (exact + 2.0**-7).astype(ml_dtypes.bfloat16)
-    assert checking.distance(off, exact, exact) == pytest.approx(1)
+    assert checking.judge("it", off, exact, exact, 2.0) == pytest.approx(1)
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------
