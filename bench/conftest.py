@@ -17,7 +17,7 @@ def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Add the machine and the versions that the figures were measured on."""
     machine_info["processor"] = measure.cpu_model()
     machine_info["threads"] = get_num_threads()
-    machine_info["cache"] = measure.cache_bytes()
+    machine_info["cache"] = measure.last_level_cache()
     machine_info["versions"] = measure.versions()
     for package in systems.PACKAGES:
         try:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.paper.timing import Rotation
 from dualbcast import differentiable_broadcast
-from dualbcast.cli import report
-from dualbcast.cli.measure import Device, Rotation, choose_device, copies
-from dualbcast.cli.report import Column, Row
+from dualbcast.cli.measure import copies
+from dualbcast.cli.options import Measuring
+from dualbcast.cli.report import Column, Experiment, Row, device_for
 
 SHAPES = ((256, 65536), (4096, 4096), (65536, 256))
 _COLUMNS = [
@@ -49,8 +51,24 @@ def own_kernels(cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
         yield f"sums of {rows} by {columns}", kernel
 
 
-def measure(device: Device, rows: int, columns: int, bandwidth: float) -> Row:
+@dataclass(kw_only=True)
+class Sums(Experiment):
+    """A run over the shapes."""
+
+    command = "sums"
+    shapes: tuple[tuple[int, int], ...]
+    title: str = "Value and pullback of tanh(x·w + b), a row w and a column b, float32"
+
+    def __post_init__(self) -> None:
+        self.columns = _COLUMNS
+
+    def parameters(self) -> dict[str, Any]:
+        return {"shapes": self.shapes}
+
+
+def measure(sums: Sums, rows: int, columns: int) -> Row:
     """Check one shape against float64, and time it."""
+    device = sums.device
     function: Any = differentiable_broadcast(backend=device.backend)(layer)
     host = arguments(rows, columns)
     x, w, b, bar = (array.astype(np.float64) for array in host)
@@ -72,20 +90,17 @@ def measure(device: Device, rows: int, columns: int, bandwidth: float) -> Row:
         raise SystemExit(f"Wrong result: {rows} by {columns} is off by {error:.3g} of its scale.")
     timing = device.time(rotation, 5, 0.2)
     moved = 4 * (4 * rows * columns + 2 * (rows + columns))
-    return {"rows": rows, "columns": columns, "error": error} | report.timing_fields(
-        timing, rows * columns, moved, bandwidth
-    )
+    fields = sums.timing_fields(timing, rows * columns, moved)
+    return {"rows": rows, "columns": columns, "error": error} | fields
 
 
 def main(path: str, shapes: tuple[tuple[int, int], ...] = SHAPES) -> None:
     """Measure, print, and write the JSON file."""
-    device = choose_device("auto")
-    bandwidth = device.copy_bandwidth(0.2)
-    rows = [measure(device, *shape, bandwidth) for shape in shapes]
-    title = "Value and pullback of tanh(x·w + b), a row w and a column b, float32"
-    report.show(report.build_table(_COLUMNS, rows, title, report.machine_notes(device, bandwidth, rows)))
-    extra = {"copy_bytes_per_second": bandwidth}
-    report.write_json(Path(path), report.record("sums", device, {"shapes": shapes}, rows, **extra))
+    options = Measuring(json_path=Path(path))
+    sums = Sums(device=device_for(options), options=options, shapes=shapes)
+    with sums.running(len(shapes)):
+        for shape in shapes:
+            sums.add([measure(sums, *shape)], f"{shape}: checked")
 
 
 if __name__ == "__main__":

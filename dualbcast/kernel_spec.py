@@ -21,28 +21,17 @@ class Layout(NamedTuple):
     *address class*, and with it one index computation. A class is a string of one character a dimension:
     `1` unit stride (innermost only), `s` a stride given at run time, `0` the argument does not span the dimension.
     An input that does not span a dimension is broadcast along it; an output is the sum over it.
-
-    Attributes
-    ----------
-    classes
-        The address classes in order of their first use.
-    which
-        For each pointer argument, inputs first and then outputs, the position of its class in `classes`.
-    wide
-        Whether an index can exceed 2**31 - 1 (CUDA kernels use 32-bit index arithmetic otherwise).
-    lanes
-        How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every
-        argument has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
-    values
-        Which inputs a CUDA kernel is given as numbers, and not as the addresses of any.
     """
 
     rank: int
-    classes: tuple[str, ...]
-    which: tuple[int, ...]
+    classes: tuple[str, ...]  # the address classes in order of their first use
+    which: tuple[int, ...]  # the position in `classes` of each pointer argument, inputs first and then outputs
+    # Whether an index can exceed 2**31 - 1 (CUDA kernels use 32-bit index arithmetic otherwise).
     wide: bool = False
+    # How many neighbouring elements of the innermost dimension a CUDA thread computes. If more than one, every argument
+    # has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
     lanes: int = 1
-    values: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()  # which inputs a CUDA kernel is given as numbers, and not as the addresses of any
 
     @property
     def stride_count(self) -> int:
@@ -75,38 +64,25 @@ class Layout(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """A product of a scalar function as text for one target, with all that is needed to compile and call it.
+    """A product of a scalar function as text for one target, with all that is needed to compile and call it."""
 
-    Attributes
-    ----------
-    text
-        A Python module: constants, helper functions, the element function and, for `python` and `cpu`, the entry.
-    functions
-        The functions of `text` other than the entry, callees before callers; the last is the element function.
-    entry
-        The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`.
-        Its parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are
-        summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
-    dtype
-        The compute dtype, "float32" or "float64".
-    inputs, outputs
-        The dtype name that each pointer argument is stored as. A summed output is stored as float64. Where sums of
-        float64 are compensated, the rounding errors follow the outputs, in an array for each.
-    shell
-        For `cuda`, the CUDA C++ text around the element function.
-    vectors
-        For `cpu`, how many vectors of elements of a row are computed side by side; 0 where elements are computed one
-        after the other.
-    """
-
+    # A Python module: constants, helper functions, the element function and, for `python` and `cpu`, the entry.
     text: str
+    # The functions of `text` other than the entry, callees before callers; the last is the element function.
     functions: tuple[str, ...]
+    # The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`. Its
+    # parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are summed
+    # there is no (start, stop): the kernel adds the sums over the whole space to what is there.
     entry: str
-    dtype: str
+    dtype: str  # the compute dtype, "float32" or "float64"
+    # The dtype name that each pointer argument is stored as: float64 for a summed output. Where sums of float64 are
+    # compensated, the rounding errors follow the outputs, in an array for each.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layout: Layout
-    shell: str = ""
+    shell: str = ""  # for `cuda`, the CUDA C++ text around the element function
+    # For `cpu`, how many vectors of elements of a row are computed side by side; 0 where elements are computed one
+    # after the other.
     vectors: int = 0
 
     @property

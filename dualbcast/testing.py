@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -162,24 +161,23 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
 
     def outputs(position: int, moved: Array) -> list[Array]:
         """The outputs with one argument replaced."""
-        arguments, spread = dict(bound.arguments), []
+        spread = []
         for other, (name, array) in enumerate(zip(form.names, wide, strict=True)):
             value = library.asarray(moved if other == position else array)
             if name in form.spread:
                 spread.append(value)
             else:
-                arguments[name] = value
+                bound.arguments[name] = value
         if spread:
-            arguments[binder.vararg] = spread
-        again = inspect.BoundArguments(bound.signature, OrderedDict(arguments))
-        return [_host(each) for each in jacobian.structure.flatten(f(*again.args, **again.kwargs))]
+            bound.arguments[binder.vararg] = spread
+        return [_host(each) for each in jacobian.structure.flatten(f(*bound.args, **bound.kwargs))]
 
     table = _Table(f"the Jacobian of {title} differs from finite differences", "Jacobian", "differences", given)
-    names = form.names
-    for name in set(jacobian) - set(names):
-        raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
     for name in jacobian:
-        found = slopes(outputs, names.index(name), wide[names.index(name)])
+        if name not in form.names:
+            raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
+        at = form.names.index(name)
+        found = slopes(outputs, at, wide[at])
         for output, (value, (wanted, error, usable)) in enumerate(zip(values, found, strict=True)):
             if value.dtype.kind in "biu":
                 continue
@@ -226,41 +224,31 @@ def _sample(domain: tuple[Interval, ...] | None, integer: tuple[int, ...], label
     ]
 
 
-class _Step(NamedTuple):
-    """An argument moved by one step to both sides, and an output there."""
-
-    below: Array
-    above: Array
-    low: Array
-    high: Array
-
-
 def slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
     """For each output its slope in an argument, the error of the slope, and whether there is a slope at all."""
-    size = np.where(np.isfinite(x), np.abs(x), 0.0)
-    scale = np.where(x == 0, np.max(size, initial=0.0) or 1.0, np.abs(x))
+    scale = np.where(x == 0, np.max(_magnitudes(x), initial=0.0) or 1.0, np.abs(x))
     middles = outputs(position, x)
     with np.errstate(all="ignore"):
-        pairs = [(x - step * scale, x + step * scale) for step in STEPS]
-        lows, highs = ([_evaluated(outputs, position, x, pair[side], middles) for pair in pairs] for side in (0, 1))
-        slopes = []
-        for output, middle in enumerate(middles):
-            steps = [
-                _Step(below, above, low[output], high[output])
-                for (below, above), low, high in zip(pairs, lows, highs, strict=True)
-            ]
-            slopes.append(_slope(middle.astype(np.float64), x, steps))
-    return slopes
+        steps = np.multiply.outer(STEPS, scale)
+        below, above = x - steps, x + steps
+        lows, highs = (
+            np.array([_evaluated(outputs, position, x, moved, len(middles)) for moved in side])
+            for side in (below, above)
+        )
+        return [
+            _slope(middle.astype(np.float64), x, below, above, lows[:, output], highs[:, output])
+            for output, middle in enumerate(middles)
+        ]
 
 
 def _evaluated(
-    outputs: Callable[[int, Array], list[Array]], position: int, x: Array, moved: Array, middles: list[Array]
+    outputs: Callable[[int, Array], list[Array]], position: int, x: Array, moved: Array, count: int
 ) -> list[Array]:
     """The outputs at moved points, in float64; NaN where a point is not finite, or the function raises there."""
     try:
         results = [output.astype(np.float64) for output in outputs(position, np.where(np.isfinite(moved), moved, x))]
     except Exception:  # a user's function may raise anything at some points: each point is evaluated by itself
-        results = [np.full(x.shape, np.nan) for _ in middles]
+        results = [np.full(x.shape, np.nan) for _ in range(count)]
         for at in np.ndindex(x.shape):
             alone = x.copy()
             alone[at] = moved[at]
@@ -275,27 +263,25 @@ def _evaluated(
     return results
 
 
-def _slope(middle: Array, x: Array, steps: Sequence[_Step]) -> tuple[Array, Array, Array]:
-    sizes = [[np.where(np.isfinite(y), np.abs(y), 0.0) for y in (each.low, each.high, middle)] for each in steps]
-    noise = [4 * EPS * np.max(size, axis=0) / (step.above - x) for size, step in zip(sizes, steps, strict=True)]
-    lefts = [(middle - each.low) / (x - each.below) for each in steps]
-    rights = [(each.high - middle) / (each.above - x) for each in steps]
-    both = [(each.high - each.low) / (each.above - each.below) for each in steps]
+def _slope(middle: Array, x: Array, below: Array, above: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """The slope of an output, its error, and whether there is one, from the output at steps to both sides of x."""
+    noise = 4 * EPS * np.maximum(np.maximum(_magnitudes(low), _magnitudes(high)), _magnitudes(middle)) / (above - x)
+    lefts, rights = (middle - low) / (x - below), (high - middle) / (above - x)
     # Errors of central differences are even powers of the step, which falls to a quarter.
-    best, least = _extrapolated(both, noise, 16.0)
-    gaps = [np.abs(right - left) for left, right in zip(lefts, rights, strict=True)]
+    best, least = _extrapolated((high - low) / (above - below), noise, 16.0)
+    gaps = np.abs(rights - lefts)
     # Between two steps, one a sixteenth of the other, the gap of a smooth function falls to a sixteenth.
     usable = np.isfinite(best) & ((gaps[-1] <= 100 * noise[-1]) | (gaps[-1] < 0.25 * gaps[-3]))
-    for quotients, other in ((rights, steps[-1].low), (lefts, steps[-1].high)):
+    for quotients, other in ((rights, low[-1]), (lefts, high[-1])):
         slope, error = _extrapolated(quotients, noise, 4.0)
-        largest = np.max([np.where(np.isfinite(each), np.abs(each), 0.0) for each in quotients], axis=0)
         alone = ~np.isfinite(other) & np.isfinite(slope)
         best, least = np.where(alone, slope, best), np.where(alone, error, least)
+        largest = np.max(_magnitudes(quotients), axis=0)
         usable = np.where(alone, error <= ONE_SIDED_TOLERANCE * largest + 100 * noise[-1], usable)
     return best, least, np.isfinite(middle) & usable
 
 
-def _extrapolated(quotients: Sequence[Array], noises: Sequence[Array], ratio: float) -> tuple[Array, Array]:
+def _extrapolated(quotients: Array, noises: Array, ratio: float) -> tuple[Array, Array]:
     """Quotients for ever shorter steps, extrapolated to a step of zero, and the error of that.
 
     From one step to the next the leading term of a quotient's own error falls by `ratio`.
@@ -315,9 +301,14 @@ def _extrapolated(quotients: Sequence[Array], noises: Sequence[Array], ratio: fl
     return best, least
 
 
+def _magnitudes(numbers: Array) -> Array:
+    """The sizes of numbers, 0 for those that are not finite."""
+    return np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
+
+
 def _sizes(got: Array, wanted: Array, smallest_share: float) -> Array:
     """The sizes that errors are relative to: the larger of the two, and at least a share of the largest of all."""
-    sizes = np.maximum(*(np.where(np.isfinite(each), np.abs(each), 0.0) for each in (got, wanted)))
+    sizes = np.maximum(_magnitudes(got), _magnitudes(wanted))
     return np.asarray(np.maximum(sizes, smallest_share * np.max(sizes, initial=0.0)))
 
 

@@ -97,7 +97,7 @@ def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     from dualbcast.cli import measure
 
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(measure, "last_level_cache", lambda: 1 << 20)
 
 
 @pytest.fixture

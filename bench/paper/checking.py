@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.paper.models import Array, cell_update_reference
-from dualbcast.cli.checking import BLOCK_ELEMENTS, distance, require, row_blocks
+from dualbcast.cli.checking import BLOCK_ELEMENTS, judge, row_blocks
 
 __all__ = ["CellReference"]
 
@@ -70,9 +70,7 @@ class CellReference:
         worst = 0.0
         for rows, judged in self._parts:
             for result, (name, reference, scale) in zip(results, judged, strict=True):
-                error = distance(host(result[rows]), reference, scale)
-                require(f"{name} ({who})", error, tolerance)
-                worst = max(worst, error)
+                worst = max(worst, judge(f"{name} ({who})", host(result[rows]), reference, scale, tolerance))
         return worst
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import RenderableType
 
 from bench.paper import models
 from bench.paper.checking import CellReference
 from bench.paper.implementation import WRT
 from bench.paper.plots import plot_divergence
+from bench.paper.timing import Rotation
 from bench.paper.traffic import bytes_needed, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli import report
-from dualbcast.cli.measure import Device, Rotation, Timing, copies
+from dualbcast.cli.measure import Timing, copies
 from dualbcast.cli.options import Measuring, measuring_options
-from dualbcast.cli.report import Column, Row, device_for, running
+from dualbcast.cli.report import Column, Experiment, Row, device_for
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 
@@ -27,53 +27,44 @@ CONTROLS = ("rows", "columns", "elements")
 # Neighbours that share a case where control is uniform: the threads of a warp, with up to four elements each.
 RUN = 128
 _TOLERANCE = {"branches": 4.0, "masks": 16.0}
+_COLUMNS = (
+    Column("control", "control by", left=True),
+    Column("pattern", "pattern", left=True),
+    Column("error_ulp", "error\nulp", "{:.2f}"),
+    Column("seconds", "time\nms", "{:.4f}", 1e3),
+    Column("overhead", "over\nuniform", "{:+.0%}"),
+    Column("overhead_by_bytes", "by\nbytes", "{:+.0%}"),
+    Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+    Column("saved", "saved by\nbranches", "{:.0%}"),
+    Column("copy_share", "of\ncopy", "{:.0%}"),
+    Column("masks_seconds", "by masks\nms", "{:.4f}", 1e3),
+    Column("masks_ratio", "ratio", "{:.2f}"),
+)
 _FUNCTIONS = {"branches": models.cell_update, "masks": models.cell_update_by_masks}
 
 
-@dataclass
-class _Divergence:
-    """The settings of one run, which all its rows share."""
+@dataclass(kw_only=True)
+class _Divergence(Experiment):
+    """A run over the layouts of control."""
 
-    device: Device
-    n: int
-    options: Measuring
-    bandwidth: float = 0.0
     command = "divergence"
+    n: int
+
+    def __post_init__(self) -> None:
+        self.title = f"HM-LSTM cell update: ∂/∂(c, f, i, g), {self.n} by {self.n} float32, by how control is laid out"
+        self.columns = _COLUMNS
+        self.note(f"Uniform: {RUN} neighbours in a row, a warp's worth, share each value of the control vectors.")
 
     def parameters(self) -> dict[str, Any]:
-        """The values of the command's own options."""
         return {"n": self.n, "run": RUN}
 
     def figures(self) -> dict[str, Any]:
-        """The errors that are allowed."""
         return {"tolerance_ulp": _TOLERANCE}
 
-    @property
-    def title(self) -> str:
-        """The heading of the table and the picture."""
-        return f"HM-LSTM cell update: ∂/∂(c, f, i, g), {self.n} by {self.n} float32, by how control is laid out"
+    def plot(self, path: Path) -> None:
+        plot_divergence(path, self)
 
-    def table(self, rows: Sequence[Row]) -> RenderableType:
-        columns = [
-            Column("control", "control by", left=True),
-            Column("pattern", "pattern", left=True),
-            Column("error_ulp", "error\nulp", "{:.2f}"),
-            Column("seconds", "time\nms", "{:.4f}", 1e3),
-            Column("overhead", "over\nuniform", "{:+.0%}"),
-            Column("overhead_by_bytes", "by\nbytes", "{:+.0%}"),
-            Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
-            Column("saved", "saved by\nbranches", "{:.0%}"),
-            Column("copy_share", "of\ncopy", "{:.0%}"),
-            Column("masks_seconds", "by masks\nms", "{:.4f}", 1e3),
-            Column("masks_ratio", "ratio", "{:.2f}"),
-        ]
-        notes = [
-            *report.machine_notes(self.device, self.bandwidth, rows),
-            f"Uniform: {RUN} neighbours in a row, a warp's worth, share each value of the control vectors.",
-        ]
-        return report.build_table(columns, rows, self.title, notes)
-
-    def measure(self, control: str, doing: Callable[[str], None]) -> list[Row]:
+    def measure(self, control: str) -> list[Row]:
         """Check and time uniform and random control of one layout."""
         rows: list[Row] = []
         for pattern, run in (("uniform", RUN), ("random", 1)):
@@ -82,12 +73,12 @@ class _Divergence:
             generator = np.random.default_rng(self.options.seed)
             gates = gate_values(generator, self.n, 4)
             z, zb = control_values(generator, self.n, control, "random", run)
-            doing(f"control by {control}, {pattern}: the reference")
+            self.doing(f"control by {control}, {pattern}: the reference")
             reference = CellReference([*gates, z, zb])
             sets = copies(self.device, [self.device.array(a) for a in (*gates, z, zb)], 4 * gates[0].nbytes)
             timings, error = {}, 0.0
             for name in _FUNCTIONS:
-                doing(f"control by {control}, {pattern}: by {name}")
+                self.doing(f"control by {control}, {pattern}: by {name}")
                 timings[name], worst = self._time(name, sets, reference)
                 error = max(error, worst) if name == "branches" else error
             timing = timings["branches"]
@@ -96,7 +87,7 @@ class _Divergence:
             uniform = next((row for row in rows if row["pattern"] == "uniform"), None)
             over = by_bytes = None
             if uniform is not None:
-                over = timing.median / uniform["seconds"] - 1
+                over = timing.seconds / uniform["seconds"] - 1
                 # The overhead per byte that is moved.
                 by_bytes = (1 + over) * uniform["bytes"] / moved - 1
             rows.append(
@@ -106,13 +97,12 @@ class _Divergence:
                     "error_ulp": error,
                     "compared": reference.elements,
                     "arrays_in_turn": len(sets),
-                    **report.timing_fields(timing, self.n**2, moved, self.bandwidth),
-                    "waited": timing.waited,
+                    **self.timing_fields(timing, self.n**2, moved),
                     "overhead": over,
                     "overhead_by_bytes": by_bytes,
                     "saved": 1 - moved / whole,
-                    "masks_seconds": timings["masks"].median,
-                    "masks_ratio": timings["masks"].median / timing.median,
+                    "masks_seconds": timings["masks"].seconds,
+                    "masks_ratio": timings["masks"].seconds / timing.seconds,
                 }
             )
         return rows
@@ -147,7 +137,7 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
 @click.command(short_help="Time the cell update where neighbours take different branches.")
 @click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
 @measuring_options
-def divergence(n: int, options: Measuring) -> None:
+def divergence(n: int, **measuring: Any) -> None:
     """Time the HM-LSTM cell update's partials where neighbours take different branches, and where they take the same.
 
     The three cases of the update are chosen by fair coins for z and zb: one a row, one a column, or one an element
@@ -166,11 +156,10 @@ def divergence(n: int, options: Measuring) -> None:
       by masks      time of the version that reads everything
       ratio         that over the time with branches
     """
-    setup = _Divergence(device_for(options), n, options)
-    with running(setup, len(CONTROLS)) as run:
+    options = Measuring(**measuring)
+    setup = _Divergence(device=device_for(options), options=options, n=n)
+    with setup.running(len(CONTROLS)):
         for control in CONTROLS:
-            rows = setup.measure(control, run.doing)
+            rows = setup.measure(control)
             times = ", ".join(f"{row['pattern']} {row['seconds'] * 1e3:.3f} ms" for row in rows)
-            run.add(rows, f"control by {control}: checked; {times}")
-    if options.plot_path is not None:
-        plot_divergence(options.plot_path, run.rows, setup.device, setup.bandwidth, setup.title)
+            setup.add(rows, f"control by {control}: checked; {times}")

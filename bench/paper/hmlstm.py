@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,79 +18,73 @@ from bench.paper.checking import CellReference
 from bench.paper.implementation import MODES, WRT, Implementation
 from bench.paper.implementations import implementations
 from bench.paper.plots import plot_hmlstm
-from bench.paper.timing import host_seconds, release_memory, wall_clock
+from bench.paper.timing import Rotation, host_seconds, release_memory, wall_clock
 from bench.paper.traffic import CASES, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import report
 from dualbcast.cli.checking import CheckError
-from dualbcast.cli.measure import Device, Rotation, Timing, copies
+from dualbcast.cli.measure import Timing, copies
 from dualbcast.cli.options import Measuring, measuring_options, numbers
-from dualbcast.cli.report import Column, Row, device_for, running
+from dualbcast.cli.report import Column, Experiment, Row, device_for
 
 __all__ = ["hmlstm"]
 
 # The memory that a size takes: the bytes for each element, by the layout of control, and a constant.
 _BYTES = {"rows": 125, "columns": 125, "elements": 145}
 _FIXED_BYTES = 600_000_000
+_COLUMNS = (
+    Column("n", "n"),
+    Column("implementation", "implementation", left=True),
+    Column("error_ulp", "error\nulp", "{:.2f}"),
+    Column("launches", "laun-\nches"),
+    Column("seconds", "time\nms", "{:.4f}", 1e3),
+    Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+    Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
+    Column("copy_share", "of\ncopy", "{:.0%}"),
+    Column("speedup", "speed-\nup", "{:.2f}"),
+)
 _MODE_TITLES = {
     "derivatives": "∂/∂(c, f, i, g) alone, as in the paper",
     "value and pullback": "The value, and the cotangents of c, f, i, g, as training needs them",
 }
 
 
-@dataclass
-class _Cell:
-    """The settings of one run, which all its rows share, and its notes."""
+@dataclass(kw_only=True)
+class _Cell(Experiment):
+    """A run over the sizes of the arrays."""
 
-    device: Device
+    command = "hmlstm"
     control: str
     pattern: str
     peers: bool
-    options: Measuring
     sizes: Sequence[int] = ()
-    bandwidth: float = 0.0
     host_seconds: float = 0.0
-    left_out: list[str] = field(default_factory=list)
-    command = "hmlstm"
+
+    def __post_init__(self) -> None:
+        self.title = f"HM-LSTM cell update, float32, {self.pattern} control by {self.control}"
 
     def parameters(self) -> dict[str, Any]:
-        """The values of the command's own options."""
         return {"n": self.sizes, "control": self.control, "pattern": self.pattern, "peers": self.peers}
 
     def figures(self) -> dict[str, Any]:
-        """The host's time for a call, the notes, and the versions of the frameworks."""
-        figures: dict[str, Any] = {"host_seconds_per_call": self.host_seconds, "left_out": self.left_out}
+        figures: dict[str, Any] = {"host_seconds_per_call": self.host_seconds, "left_out": self.notes}
         return figures | {"peers": peers.versions()} if self.peers else figures
 
-    @property
-    def title(self) -> str:
-        """The heading of the tables and the picture."""
-        return f"HM-LSTM cell update, float32, {self.pattern} control by {self.control}"
+    def plot(self, path: Path) -> None:
+        plot_hmlstm(path, self)
 
     def table(self, rows: Sequence[Row]) -> RenderableType:
-        columns = [
-            Column("n", "n"),
-            Column("implementation", "implementation", left=True),
-            Column("error_ulp", "error\nulp", "{:.2f}"),
-            Column("launches", "laun-\nches"),
-            Column("seconds", "time\nms", "{:.4f}", 1e3),
-            Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
-            Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
-            Column("copy_share", "of\ncopy", "{:.0%}"),
-            Column("speedup", "speed-\nup", "{:.2f}"),
-        ]
         tables = []
         for mode in MODES:
             if chosen := [row for row in rows if row["mode"] == mode]:
-                tables.append(report.build_table(columns, chosen, f"{self.title}\n{_MODE_TITLES[mode]}"))
+                tables.append(report.build_table(_COLUMNS, chosen, f"{self.title}\n{_MODE_TITLES[mode]}"))
         notes = [
-            *report.machine_notes(self.device, self.bandwidth, [row for row in rows if row["bytes"]]),
+            *self.machine_notes(rows),
             "Speedup: over the reverse mode in separate kernels. Calls take turns with arrays that no cache holds.",
         ]
         if self.host_seconds:
             notes.append(f"A call of the fused kernel takes {self.host_seconds * 1e6:.1f} µs of the host's time.")
-        notes += self.left_out
-        return Group(*tables, report.notes(notes))
+        return Group(*tables, report.notes([*notes, *self.notes]))
 
     def memory(self, n: int) -> int:
         """How many bytes of memory one size takes on a processor, roughly; measured for n = 64 to 6000."""
@@ -118,7 +113,7 @@ class _Cell:
                 self.leave_out(f"n = {n}: it takes about {self.memory(n) / 1e9:.1f} GB of memory, and {supply}")
         return fitting
 
-    def measure(self, n: int, doing: Callable[[str], None]) -> list[Row]:
+    def measure(self, n: int) -> list[Row]:
         """Check and time all implementations at one size, in both modes; a framework that fails is left out."""
         generator = np.random.default_rng(self.options.seed)
         gates = gate_values(generator, n, 5)
@@ -127,14 +122,14 @@ class _Cell:
         for mode in MODES:
             bar = None if mode == "derivatives" else gates[4]
             given = [*gates[:4], z, zb] if bar is None else [*gates[:4], z, zb, bar]
-            doing(f"n = {n}: the reference")
+            self.doing(f"n = {n}: the reference")
             reference = CellReference([*gates[:4], z, zb], bar)
             arrays = [self.device.array(array) for array in given]
             outputs = 4 if bar is None else 5
             sets = copies(self.device, arrays, outputs * gates[0].nbytes)
             timed = []
             for which in implementations(self.device, mode, n, (z, zb), self.peers):
-                doing(f"n = {n}, {mode}: {which.name}")
+                self.doing(f"n = {n}, {mode}: {which.name}")
                 try:
                     timed.append({"n": n, "mode": mode, **self._one(which, sets, reference, n)})
                 except CheckError:
@@ -150,8 +145,7 @@ class _Cell:
 
     def leave_out(self, text: str) -> None:
         """Note a size or an implementation that was not measured, and the reason."""
-        if (line := f"Left out: {text}") not in self.left_out:
-            self.left_out.append(line)
+        self.note(f"Left out: {text}")
 
     def _one(self, which: Implementation, sets: Sequence[Sequence[Any]], reference: CellReference, n: int) -> Row:
         rotation = Rotation([which.prepare(arrays) for arrays in sets])
@@ -171,8 +165,13 @@ class _Cell:
             "launches": which.launches(),
             "arrays_in_turn": len(sets),
             "timed_by": "wall clock" if which.wait or self.device.backend != "cuda" else "events",
-            **_fields(timing, n * n, which.moved, self.bandwidth),
+            **self._fields(timing, n * n, which.moved),
         }
+
+    def _fields(self, timing: Timing, elements: int, moved: int | None) -> Row:
+        """The fields of a row about its timing, also where the bytes are not known."""
+        fields = self.timing_fields(timing, elements, moved or 0)
+        return fields if moved is not None else fields | dict.fromkeys(("bytes", "bytes_per_second", "copy_share"))
 
     def measure_host(self) -> None:
         """Measure the host's time for a call of the fused kernel."""
@@ -183,14 +182,6 @@ class _Cell:
         call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
         call(), call()
         self.host_seconds = host_seconds(self.device, call)
-
-
-def _fields(timing: Timing, elements: int, moved: int | None, bandwidth: float) -> Row:
-    """The fields of a row about its timing, also where the bytes are not known."""
-    fields = report.timing_fields(timing, elements, moved or 0, bandwidth)
-    if moved is None:
-        fields |= {"bytes": None, "bytes_per_second": None, "copy_share": None}
-    return fields | {"waited": timing.waited}
 
 
 @click.command(short_help="Check and time the HM-LSTM cell update's derivatives.")
@@ -224,7 +215,7 @@ def hmlstm(
     control: str,
     pattern: str,
     with_peers: bool,
-    options: Measuring,
+    **measuring: Any,
 ) -> None:
     """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
 
@@ -256,22 +247,21 @@ def hmlstm(
                  run with as many threads
       speedup    time of the reverse mode over time
     """
-    cell = _Cell(device_for(options), control, pattern, with_peers, options)
+    options = Measuring(**measuring)
+    cell = _Cell(device=device_for(options), options=options, control=control, pattern=pattern, peers=with_peers)
     cell.sizes = cell.fitting(sizes)
-    with running(cell, len(cell.sizes)) as run:
+    with cell.running(len(cell.sizes)):
         for n in cell.sizes:
             try:
-                rows = cell.measure(n, run.doing)
+                rows = cell.measure(n)
             except MemoryError as error:  # CuPy's are such, too
-                if not run.rows:
+                if not cell.rows:
                     raise
                 cell.leave_out(f"n = {n}: {error}")
-                run.add([], f"n = {n}: there is no memory for it")
+                cell.add([], f"n = {n}: there is no memory for it")
                 continue
-            run.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
+            cell.add(rows, f"n = {n}: checked; fused {_faster(rows)} times as fast as reverse mode in separate kernels")
         cell.measure_host()
-    if options.plot_path is not None:
-        plot_hmlstm(options.plot_path, run.rows, cell.device, cell.bandwidth, cell.title)
 
 
 def _faster(rows: Sequence[Row]) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dualbcast.cli.measure import Device
 from dualbcast.cli.plots import ALARM, MEASURED, REFERENCE, SERIES, new_figure, save_figure
-from dualbcast.cli.report import Row
+from dualbcast.cli.report import Experiment
 
 __all__ = ["plot_divergence", "plot_hmlstm"]
 
 
-def plot_hmlstm(path: Path, rows: Sequence[Row], device: Device, bandwidth: float, title: str) -> None:
+def plot_hmlstm(path: Path, experiment: Experiment) -> None:
     """Draw the cell update: for each mode the speedup over separate kernels, and the share of the copy bandwidth."""
-    figure, axes = new_figure((2, 2), title, device, bandwidth)
+    figure, axes = new_figure((2, 2), experiment)
+    rows = experiment.rows
     modes = list(dict.fromkeys(row["mode"] for row in rows))
     sizes = sorted({row["n"] for row in rows})
     names = list(dict.fromkeys(row["implementation"] for row in rows))
@@ -42,9 +41,10 @@ def plot_hmlstm(path: Path, rows: Sequence[Row], device: Device, bandwidth: floa
     save_figure(figure, path)
 
 
-def plot_divergence(path: Path, rows: Sequence[Row], device: Device, bandwidth: float, title: str) -> None:
+def plot_divergence(path: Path, experiment: Experiment) -> None:
     """Draw the cell update by the layout of control: time with branches and by masks, and the bytes moved."""
-    figure, (time_ax, moved_ax) = new_figure((1, 2), title, device, bandwidth)
+    figure, (time_ax, moved_ax) = new_figure((1, 2), experiment)
+    rows = experiment.rows
     place = range(len(rows))
     names = [f"{row['control']}\n{row['pattern']}" for row in rows]
     for offset, key, color, label in (

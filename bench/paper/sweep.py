@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +14,14 @@ import numpy as np
 
 from bench.paper import by_hand
 from bench.paper.profiling import profile
+from bench.paper.timing import Rotation
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import checking
 from dualbcast.cli import sweep as package_sweep
 from dualbcast.cli.checking import check_product
-from dualbcast.cli.measure import Rotation, copies
+from dualbcast.cli.measure import copies
 from dualbcast.cli.report import Column, Row
-from dualbcast.cli.sweep import Sweep, run_sweep, sweep_options
+from dualbcast.cli.sweep import Sweep, run_sweep
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 __all__ = ["hand_kernels", "own_kernels", "sweep"]
@@ -39,40 +42,46 @@ _COLUMNS = (
 )
 
 
-@click.command(
-    short_help=package_sweep.sweep.short_help, help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}"
-)
-@sweep_options
-def sweep(**given: Any) -> None:
-    """Run the package's sweep with the comparison."""
-    run_sweep(**given, kind=_ComparedSweep)
-
-
-@dataclass
+@dataclass(kw_only=True)
 class _ComparedSweep(Sweep):
     """A sweep with the comparison where the function is the paper's product, in float32 on a GPU."""
 
-    def __post_init__(self) -> None:
-        if self.device.backend == "cuda" and self.exact is None and self.dtype == "float32":
-            self.comparison_columns = _COLUMNS
+    compared: bool = False
 
-    def measure(self, xs: Sequence[Any], doing: Callable[[str], None]) -> Row:
-        row = super().measure(xs, doing)
-        if self.comparison_columns:
-            doing(f"arity {len(xs)}: kernels to compare with")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.compared = self.device.backend == "cuda" and self.exact is None and self.dtype == "float32"
+        if self.compared:
+            self.columns = [*self.columns, *_COLUMNS]
+
+    def measure(self, xs: Sequence[Any]) -> Row:
+        row = super().measure(xs)
+        if self.compared:
+            self.doing(f"arity {len(xs)}: kernels to compare with")
             sets = copies(self.device, xs, row["bytes"] - sum(x.nbytes for x in xs))
             row |= _time_by_hand(self, sets, row["seconds"])
         return row
 
-    def finish(self, rows: Sequence[Row], doing: Callable[[str], None]) -> None:
-        if not self.comparison_columns:
-            return
-        doing("profiling")
-        figures, reason = profile([row["arity"] for row in rows], self.n)
-        for row, metrics in zip(rows, figures, strict=bool(figures)):
-            row |= metrics
-        if reason:
-            self.note(reason)
+    @contextmanager
+    def running(self, steps: int) -> Iterator[None]:
+        with super().running(steps):
+            yield
+            if self.compared:
+                self.doing("profiling")
+                figures, reason = profile([row["arity"] for row in self.rows], self.n)
+                for row, metrics in zip(self.rows, figures, strict=bool(figures)):
+                    row |= metrics
+                if reason:
+                    self.note(reason)
+
+
+sweep = click.Command(
+    "sweep",
+    params=package_sweep.sweep.params,
+    callback=functools.partial(run_sweep, _ComparedSweep),
+    short_help=package_sweep.sweep.short_help,
+    help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}",
+)
 
 
 def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -> Row:
@@ -92,7 +101,7 @@ def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -
         rotation = Rotation([prepared(xs) for xs in sets])
         out = rotation.call_each()[0]
         check_product(setup.device, sets[0], out[0], out[1:])
-        timed.append((setup.device.time(rotation, setup.options.repeat, setup.options.min_time).median, kernel))
+        timed.append((setup.device.time(rotation, setup.options.repeat, setup.options.min_time).seconds, kernel))
     best, kernel = min(timed, key=lambda one: one[0])
     return {
         "by_hand_seconds": best,

@@ -1,15 +1,40 @@
-"""Timing that only the experiments need: runtimes with streams of their own, and the host's part of a call."""
+"""Timing that only the experiments need: calls in turn whose results are kept, runtimes with streams of their own, and
+the host's part of a call."""
 
 from __future__ import annotations
 
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dualbcast.cli.measure import Device, Timing, collect_samples
 
-__all__ = ["host_seconds", "release_memory", "wall_clock"]
+__all__ = ["Rotation", "host_seconds", "release_memory", "wall_clock"]
+
+
+class Rotation:
+    """Makes calls in turn, each on arrays of its own, and stores the last result of each."""
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._calls = tuple(calls)
+        self.results: list[Any] = [None] * len(self._calls)
+        self._next = 0
+
+    def __call__(self) -> None:
+        """Make the next call."""
+        at = self._next
+        self._next = (at + 1) % len(self._calls)
+        self.results[at] = None  # its memory is free for the new one
+        self.results[at] = self._calls[at]()
+
+    def call_each(self) -> list[Any]:
+        """Make each call once; the results, in order."""
+        self._next = 0
+        for _ in self._calls:
+            self()
+        return self.results
 
 
 def wall_clock(call: Callable[[], object], wait: Callable[[], object], repeat: int, min_time: float) -> Timing:

@@ -19,7 +19,7 @@ from dualbcast.cli.options import capability, function_name
 from dualbcast.cli.sweep import sweep
 from dualbcast.codegen.llvm import target
 from dualbcast.errors import DualbcastError
-from dualbcast.runtime.cpu.policy import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
 
 class CommandGroup(click.Group):
@@ -88,25 +88,26 @@ def _required_positions(function: Callable[..., Any]) -> int:
 @click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")
 def info(clear_cache: bool) -> None:
     """Show versions, processor, GPUs, and where the cache of compiled kernels is."""
-    folder, size = _cache_contents(clear_cache)
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".rstrip(", ")
-    cache_bytes = measure.cache_bytes()
-    host = [
-        ("system", system),
-        ("processor", measure.cpu_model()),
-        ("threads", str(get_num_threads())),
-        ("largest cache", report.size_text(cache_bytes) if cache_bytes else "unknown"),
-        ("libmvec", "yes" if target.has_libmvec() else "no: exp, tanh and the like run one element at a time"),
-    ]
-    gpus = [("GPU", "none found (kernels can still be compiled and inspected for one)")]
-    if measure.gpus():
-        gpus = [(f"GPU {number}", _gpu_text(gpu)) for number, gpu in enumerate(measure.gpus())]
-        gpus.append(("CUDA driver", f"supports CUDA {measure.driver_version()}"))
+    cache_bytes = last_level_cache()
+    host = {
+        "system": system,
+        "processor": measure.cpu_model(),
+        "threads": str(get_num_threads()),
+        "largest cache": report.size_text(cache_bytes) if cache_bytes else "unknown",
+        "libmvec": "yes" if target.has_libmvec() else "no: exp, tanh and the like run one element at a time",
+    }
+    gpus = {f"GPU {number}": _gpu_text(gpu) for number, gpu in enumerate(measure.gpus())}
+    if gpus:
+        gpus["CUDA driver"] = f"supports CUDA {measure.driver_version()}"
+    else:
+        gpus["GPU"] = "none found (kernels can still be compiled and inspected for one)"
+    folder, size = _cache_contents(clear_cache)
     table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
-    for section in (measure.versions().items(), host, gpus, [("kernel cache", folder), ("", size)]):
-        for name, text in section:
+    for section in (measure.versions(), host, gpus, {"kernel cache": folder, "": size}):
+        for name, text in section.items():
             table.add_row(name, text)
         table.add_section()
     report.show(table)

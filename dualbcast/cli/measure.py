@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import itertools
 import math
 import platform
 import re
 import subprocess
 import sys
 import time
+import timeit
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,13 +28,14 @@ from numpy.typing import NDArray
 
 from dualbcast.errors import BackendError
 from dualbcast.program.typed_product import Backend
-from dualbcast.runtime.cpu.policy import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 _PACKAGES = "dualbcast numpy ml_dtypes llvmlite numba numba-cuda cuda-core cupy-cuda12x cupy-cuda13x cupy matplotlib"
 
-# CUdevice_attribute, from the CUDA driver API's reference.
-_MULTIPROCESSORS, _L2_BYTES, _MAJOR, _MINOR = 16, 38, 75, 76
+# The number of multiprocessors, the bytes of the L2 cache and the compute capability: CUdevice_attribute of the CUDA
+# driver API's reference.
+_ATTRIBUTES = (16, 38, 75, 76)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +49,22 @@ class Gpu:
     l2: int  # bytes
 
 
+def _read(path: str, pattern: str) -> str:
+    """What the group of a pattern matches in a file of the system; empty where there is no such file or match."""
+    try:
+        found = re.search(pattern, Path(path).read_text(), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
 def cpu_model() -> str:
     """The processor's name, as the system gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    name = _read("/proc/cpuinfo", r"^model name\s*: *(.*)")
     if sys.platform == "darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-    return platform.processor() or platform.machine() or "unknown"
-
-
-def cache_bytes() -> int:
-    """The size in bytes of the first core's largest cache; 0 where the system does not say (only Linux does)."""
-    largest = 0
-    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = size.read_text().strip()
-        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 0)
-        largest = max(largest, int(text[:-1]) * unit if unit else int(text))
-    return largest
+        name = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return name or platform.processor() or platform.machine() or "unknown"
 
 
 @cache
@@ -82,22 +78,23 @@ def _driver() -> ctypes.CDLL | None:
     return driver if driver.cuInit(0) == 0 else None
 
 
+def _from_driver(function: str, *arguments: int) -> int:
+    """The number that a function of the driver writes to its first argument; 0 without a driver."""
+    driver, number = _driver(), ctypes.c_size_t()
+    if driver is None or getattr(driver, function)(ctypes.byref(number), *arguments) != 0:
+        return 0
+    return number.value
+
+
 def driver_version() -> str:
     """The newest CUDA version that the driver supports, such as "13.0"; empty without a driver."""
-    driver, version = _driver(), ctypes.c_int()
-    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
-        return ""
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+    version = _from_driver("cuDriverGetVersion")
+    return f"{version // 1000}.{version % 1000 // 10}" if version else ""
 
 
 def driver_release() -> str:
     """The release of the NVIDIA kernel driver, such as "580.82.07"; empty without one, or where it cannot be read."""
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return ""
-    release = re.search(r"\b\d+\.\d+(\.\d+)?\b", text)
-    return release[0] if release else ""
+    return _read("/proc/driver/nvidia/version", r"\b(\d+\.\d+(?:\.\d+)?)\b")
 
 
 def commit() -> str:
@@ -117,25 +114,17 @@ def commit() -> str:
 @cache
 def gpus() -> tuple[Gpu, ...]:
     """The CUDA devices of this machine, asked of the driver itself, so that no CUDA package is needed."""
-    driver, count = _driver(), ctypes.c_int()
-    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return ()
-    return tuple(_gpu(driver, ordinal) for ordinal in range(count.value))
+    return tuple(_gpu(ordinal) for ordinal in range(_from_driver("cuDeviceGetCount")))
 
 
-def _gpu(driver: ctypes.CDLL, ordinal: int) -> Gpu:
-    device, name, memory = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
-    driver.cuDeviceGet(ctypes.byref(device), ordinal)
+def _gpu(ordinal: int) -> Gpu:
+    device, name = _from_driver("cuDeviceGet", ordinal), ctypes.create_string_buffer(256)
+    driver = _driver()
+    assert driver is not None
     driver.cuDeviceGetName(name, len(name), device)
-    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-
-    def attribute(which: int) -> int:
-        value = ctypes.c_int()
-        driver.cuDeviceGetAttribute(ctypes.byref(value), which, device)
-        return value.value
-
-    cc = f"{attribute(_MAJOR)}.{attribute(_MINOR)}"
-    return Gpu(name.value.decode(), cc, attribute(_MULTIPROCESSORS), memory.value, attribute(_L2_BYTES))
+    multiprocessors, l2, major, minor = (_from_driver("cuDeviceGetAttribute", which, device) for which in _ATTRIBUTES)
+    memory = _from_driver("cuDeviceTotalMem_v2", device)
+    return Gpu(name.value.decode(), f"{major}.{minor}", multiprocessors, memory, l2)
 
 
 def versions() -> dict[str, str]:
@@ -158,39 +147,15 @@ _MAX_LEADING_COPIES = 256  # copies that keep a GPU busy while the host queues t
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds per call over many samples, each of several calls."""
+    """Seconds per call over many samples, each of several calls; a row of figures has them under the same names."""
 
-    median: float
-    best: float
-    lower: float  # the first quartile
-    upper: float  # the third one
+    seconds: float  # the median
+    seconds_best: float
+    seconds_lower_quartile: float
+    seconds_upper_quartile: float
     samples: int
-    calls: int  # in each sample
     # Whether a GPU may have waited for the host between kernels in some sample; the time then includes the wait.
     waited: bool = False
-
-
-class Rotation:
-    """Makes calls in turn, each on arrays of its own, and stores the last result of each."""
-
-    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
-        self._calls = tuple(calls)
-        self.results: list[Any] = [None] * len(self._calls)
-        self._next = 0
-
-    def __call__(self) -> None:
-        """Make the next call."""
-        at = self._next
-        self._next = (at + 1) % len(self._calls)
-        self.results[at] = None  # its memory is free for the new one
-        self.results[at] = self._calls[at]()
-
-    def call_each(self) -> list[Any]:
-        """Make each call once; the results, in order."""
-        self._next = 0
-        for _ in self._calls:
-            self()
-        return self.results
 
 
 def copies(device: Device, arrays: Sequence[Any], written: int) -> list[list[Any]]:
@@ -216,81 +181,69 @@ def collect_samples(sample: Callable[[int], float], repeat: int, min_time: float
     while len(times) < repeat or time.perf_counter() - started < min_time:
         times.append(sample(calls) / calls)
     lower, median, upper = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
-    return Timing(median, min(times), lower, upper, len(times), calls)
+    return Timing(median, min(times), lower, upper, len(times))
 
 
-class HostDevice:
+class Device(ABC):
+    """What calls are timed on: its arrays, its clock, and the bandwidth of a large copy."""
+
+    def __init__(self, backend: Backend, name: str, threads: int, xp: Any, cache_bytes: int) -> None:
+        self.backend, self.name, self.threads, self.xp, self.cache_bytes = backend, name, threads, xp, cache_bytes
+        self._copied_bytes = max(_COPY_BYTES, 4 * cache_bytes)
+
+    def array(self, host: NDArray[Any]) -> Any:
+        """A C-contiguous copy of `host` on the device."""
+        return self.xp.array(host, order="C")
+
+    def host(self, array: Any) -> NDArray[Any]:
+        """A NumPy array of `array`: itself, or a copy."""
+        return np.asarray(array.get() if hasattr(array, "get") else array)
+
+    @abstractmethod
+    def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
+        """Seconds per call."""
+
+    @abstractmethod
+    def copy_bandwidth(self, min_time: float) -> float:
+        """Bytes per second of a large copy."""
+
+
+class HostDevice(Device):
     """The processor: NumPy arrays, wall-clock time. The `python` backend uses one thread."""
 
     def __init__(self, backend: Backend = "cpu") -> None:
-        self.backend: Backend = backend
-        self.name = cpu_model()
-        self.threads = get_num_threads() if backend == "cpu" else 1
-        self.xp: Any = np
-        self.cache_bytes = cache_bytes()
+        threads = get_num_threads() if backend == "cpu" else 1
+        super().__init__(backend, cpu_model(), threads, np, last_level_cache())
         # glibc keeps large blocks (up to 32 MiB) once one has been freed. Without this line the cost of NumPy's
         # temporaries would depend on the blocks that this process happened to free before.
         np.empty(31 << 20, np.uint8)
 
-    def array(self, host: NDArray[Any]) -> NDArray[Any]:
-        """A C-contiguous copy of `host`."""
-        return np.array(host, order="C")
-
-    def host(self, array: Any) -> NDArray[Any]:
-        """The array itself."""
-        return np.asarray(array)
-
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
-        """Wall-clock seconds per call."""
-
-        def sample(calls: int) -> float:
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            return time.perf_counter() - start
-
-        return collect_samples(sample, repeat, min_time, max_calls=1 << 20)
+        return collect_samples(lambda calls: timeit.timeit(call, number=calls), repeat, min_time, max_calls=1 << 20)
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of `numpy.copyto`, the array cut into one contiguous part a thread."""
-        size = max(_COPY_BYTES, 4 * self.cache_bytes)
-        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-        bounds = np.linspace(0, size, self.threads + 1).astype(np.int64).tolist()
-        parts = [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+        source, target = (np.full(self._copied_bytes, number, np.uint8) for number in (1, 0))
+        parts = list(zip(*(np.array_split(array, self.threads) for array in (target, source)), strict=True))
         with ThreadPoolExecutor(self.threads) as pool:
-
-            def copy() -> None:
-                list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
-
-            return 2 * size / self.time(copy, 10, min_time).best
+            copied = self.time(lambda: list(pool.map(lambda part: np.copyto(*part), parts)), 10, min_time)
+        return 2 * self._copied_bytes / copied.seconds_best
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """The current CUDA device: CuPy arrays, time between two events on the current stream."""
 
     def __init__(self) -> None:
         if reason := cuda_launch.why_not():
             raise BackendError(f"The cuda backend cannot run here. {reason}")
-        self.xp: Any = importlib.import_module("cupy")
-        current = gpus()[self.xp.cuda.Device().id]
-        self.backend: Backend = "cuda"
-        self.name = current.name
-        self.threads = 0
-        self.cache_bytes = current.l2
-        size = max(_COPY_BYTES, 4 * self.cache_bytes)
-        self._source = self.xp.ones(size, self.xp.uint8)
-        self._target = self.xp.zeros(size, self.xp.uint8)
-
-    def array(self, host: NDArray[Any]) -> Any:
-        """A copy of `host` in device memory."""
-        return self.xp.array(host, order="C")
-
-    def host(self, array: Any) -> NDArray[Any]:
-        """A copy of `array` in host memory."""
-        return np.asarray(self.xp.asnumpy(array))
+        cupy = importlib.import_module("cupy")
+        current = gpus()[cupy.cuda.Device().id]
+        super().__init__("cuda", current.name, 0, cupy, current.l2)
+        self._source = cupy.ones(self._copied_bytes, np.uint8)
+        self._target = cupy.zeros(self._copied_bytes, np.uint8)
 
     def _copy(self) -> None:
-        self._target.data.copy_from_device_async(self._source.data, self._source.nbytes)
+        self._target.data.copy_from_device_async(self._source.data, self._copied_bytes)
 
     def time(self, call: Callable[[], object], repeat: int, min_time: float) -> Timing:
         """Device seconds per call; the host's time for a launch is not included as long as the host keeps ahead."""
@@ -322,10 +275,7 @@ class CudaDevice:
 
     def copy_bandwidth(self, min_time: float) -> float:
         """Bytes per second of a device-to-device copy."""
-        return 2 * int(self._source.nbytes) / self.time(self._copy, 10, min_time).best
-
-
-Device = HostDevice | CudaDevice
+        return 2 * self._copied_bytes / self.time(self._copy, 10, min_time).seconds_best
 
 
 def choose_device(backend: Backend) -> Device:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -97,7 +96,7 @@ def _load(name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Measuring:
-    """The options that every measuring command has."""
+    """The values of the options that every measuring command has."""
 
     backend: Backend = "auto"
     repeat: int = 5
@@ -109,48 +108,24 @@ class Measuring:
 
 
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that every measuring command has; the command takes them as one argument, `options`."""
+    """Add the options that every measuring command has: the fields of `Measuring`."""
+    default, backends = Measuring(), click.Choice(["auto", "cpu", "cuda", "python"])
+    where = "Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n."
+    least, at_least = "Measure each row for at least this long.", "Take at least this many samples."
     options = [
-        click.option(
-            "--backend",
-            type=click.Choice(["auto", "cpu", "cuda", "python"]),
-            default=Measuring.backend,
-            help="Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n.",
-        ),
-        click.option(
-            "--repeat", type=click.IntRange(1), default=Measuring.repeat, help="Take at least this many samples."
-        ),
-        click.option(
-            "--min-time",
-            type=click.FloatRange(0),
-            default=Measuring.min_time,
-            metavar="SECONDS",
-            help="Measure each row for at least this long.",
-        ),
-        click.option("--seed", type=int, default=Measuring.seed, help="Seed of the random inputs."),
-        click.option(
-            "--json",
-            "json_path",
-            type=output_file,
-            metavar="FILE",
-            help="Write all figures, the machine and the versions as JSON.",
-        ),
-        click.option("--csv", "csv_path", type=output_file, metavar="FILE", help="Write the rows as CSV."),
-        click.option(
-            "--plot", "plot_path", type=picture_file, metavar="FILE", help="Draw a picture (.png, .svg or .pdf)."
+        click.option("--backend", type=backends, default=default.backend, help=where),
+        click.option("--repeat", type=click.IntRange(1), default=default.repeat, help=at_least),
+        click.option("--min-time", type=click.FloatRange(0), default=default.min_time, metavar="SECONDS", help=least),
+        click.option("--seed", type=int, default=default.seed, help="Seed of the random inputs."),
+        *(
+            click.option(f"--{kind}", f"{kind}_path", type=file, metavar="FILE", help=text)
+            for kind, file, text in (
+                ("json", output_file, "Write all figures, the machine and the versions as JSON."),
+                ("csv", output_file, "Write the rows as CSV."),
+                ("plot", picture_file, "Draw a picture (.png, .svg or .pdf)."),
+            )
         ),
     ]
-    shared = [each.name for each in fields(Measuring)]
-
-    @functools.wraps(command)
-    def with_measuring(**given: Any) -> Any:
-        return command(options=Measuring(**{name: given.pop(name) for name in shared}), **given)
-
-    return with_options(options, with_measuring)
-
-
-def with_options(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to a command, which its help shows in this order."""
     for option in reversed(options):
         command = option(command)
     return command

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from dualbcast.cli.measure import Device
-from dualbcast.cli.report import Row, fits_cache
+from dualbcast.cli.report import Experiment, Row
 from dualbcast.disk_cache import write_whole
-
-LegendPlace = Literal["best", "lower right"]
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,17 +19,16 @@ MEASURED, REFERENCE, ALARM = "#0072B2", "#6B6B6B", "#D55E00"
 SERIES = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def new_figure(panels: tuple[int, int], title: str, device: Device, bandwidth: float) -> tuple[Figure, list[Axes]]:
-    """A figure of rows by columns panels under a title and a line that names the machine."""
+def new_figure(panels: tuple[int, int], experiment: Experiment) -> tuple[Figure, list[Axes]]:
+    """A figure of rows by columns panels under the experiment's title and a line that names the machine."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows, columns = panels
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
     figure = Figure(figsize=(5.6 * columns, 0.9 + 3.5 * rows), layout=layout, dpi=150)
-    threads = f", {device.threads} threads" if device.threads else ""
-    machine = f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s"
-    figure.suptitle(f"{title}\n{machine}", x=0.012, ha="left", fontsize=12, linespacing=1.4)
+    text = f"{experiment.title}\n{experiment.machine}"
+    figure.suptitle(text, x=0.012, ha="left", fontsize=12, linespacing=1.4)
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
@@ -48,115 +44,90 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_whole(path, picture.getvalue())
 
 
-def plot_sweep(
-    path: Path,
-    rows: Sequence[Row],
-    device: Device,
-    bandwidth: float,
-    capabilities: Sequence[tuple[int, int]],
-    title: str,
-) -> None:
-    """Draw the time per element and the share of a copy's bandwidth; with capabilities registers and occupancy too."""
-    keys = [f"sm_{major}{minor}" for major, minor in capabilities]
-    keys = [key for key in keys if _has(rows, f"{key}_registers")]
-    figure, axes = new_figure((2 if keys else 1, 2), title, device, bandwidth)
-    arity = [row["arity"] for row in rows]
+def plot_sweep(path: Path, sweep: Experiment, compiled: Sequence[str]) -> None:
+    """Draw the time per element and the share of a copy's bandwidth; registers and occupancy too where they are known.
+
+    `compiled` has the compute capabilities, such as `sm_90`.
+    """
+    rows = sweep.rows
+    keys = [key for key in compiled if _has(rows, f"{key}_registers")]
+    figure, axes = new_figure((2 if keys else 1, 2), sweep)
     from matplotlib.ticker import MaxNLocator
 
+    arity = [row["arity"] for row in rows]
     for ax in axes:
         ax.set_xlabel("arity (number of arguments)")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlim(min(arity) - 0.6, max(arity) + 0.6)
-    _time_panel(axes[0], rows, arity, bandwidth)
-    _share_panel(axes[1], rows, arity, device)
+    _draw_time(axes[0], rows, sweep.bandwidth)
+    _draw_share(axes[1], sweep)
     if keys:
-        _register_panel(axes[2], rows, arity, keys)
-        _occupancy_panel(axes[3], rows, arity, keys)
+        _draw_resources(axes[2], axes[3], rows, keys)
     save_figure(figure, path)
-
-
-def _values(rows: Sequence[Row], key: str, scale: float = 1.0) -> list[float]:
-    """The figures of a column; NaN where a row has none, which leaves a gap in the line."""
-    return [float("nan") if row.get(key) is None else scale * row[key] for row in rows]
 
 
 def _has(rows: Sequence[Row], key: str) -> bool:
     return any(row.get(key) is not None for row in rows)
 
 
-def _finish_panel(ax: Axes, title: str, unit: str, legend: LegendPlace | None = None) -> None:
-    """Title and vertical axis of a panel, and the place of its legend."""
+def _line(ax: Axes, rows: Sequence[Row], key: str, mark: str, scale: float = 1.0, **style: Any) -> None:
+    """Draw a column over the arity, if any row has it; a gap where one has not."""
+    if _has(rows, key):
+        heights = [float("nan") if row.get(key) is None else scale * row[key] for row in rows]
+        ax.plot([row["arity"] for row in rows], heights, mark, **style)
+
+
+def _finish(ax: Axes, title: str, unit: str, top: float | None = None, legend: Any = None) -> None:
+    """Title, vertical axis from zero, and the place of the legend of a panel."""
     ax.set_title(title, loc="left", fontsize=11)
     ax.set_ylabel(unit)
+    ax.set_ylim(0, top)
     if legend is not None:
         ax.legend(frameon=False, fontsize=9, loc=legend)
 
 
-def _time_panel(ax: Axes, rows: Sequence[Row], arity: list[int], bandwidth: float) -> None:
-    elements = [row["seconds"] / row["ns_per_element"] * 1e9 for row in rows]
-
-    def per_element(seconds: Sequence[float]) -> list[float]:
-        return [each / count * 1e9 for each, count in zip(seconds, elements, strict=True)]
-
-    floor = per_element(_values(rows, "bytes", 1 / bandwidth))
-    ax.plot(arity, floor, "--", color=REFERENCE, label="moving the bytes at copy bandwidth")
-    lower, upper = (per_element(_values(rows, f"seconds_{which}_quartile")) for which in ("lower", "upper"))
-    ax.fill_between(arity, lower, upper, color=MEASURED, alpha=0.2, linewidth=0)
-    measured = per_element(_values(rows, "seconds"))
-    ax.plot(arity, measured, "o-", color=MEASURED, label="measured (median, quartiles)")
-    if _has(rows, "by_hand_seconds"):
-        by_hand = per_element(_values(rows, "by_hand_seconds"))
-        ax.plot(arity, by_hand, "s--", color=ALARM, markersize=4, label="CUDA C++ by hand")
-    ax.set_ylim(bottom=0)
-    _finish_panel(ax, "Time", "time per element [ns]", legend="best")
+def _draw_time(ax: Axes, rows: Sequence[Row], bandwidth: float) -> None:
+    timed = ("seconds", "seconds_lower_quartile", "seconds_upper_quartile", "by_hand_seconds")
+    scaled: list[Row] = []
+    for row in rows:
+        # The time of an element in nanoseconds, for each second of the whole.
+        factor = row["ns_per_element"] / row["seconds"]
+        times = {key: row[key] * factor for key in timed if row.get(key) is not None}
+        scaled.append({"arity": row["arity"], "floor": row["bytes"] / bandwidth * factor} | times)
+    _line(ax, scaled, "floor", "--", color=REFERENCE, label="moving the bytes at copy bandwidth")
+    lower, upper = ([row[f"seconds_{which}_quartile"] for row in scaled] for which in ("lower", "upper"))
+    ax.fill_between([row["arity"] for row in rows], lower, upper, color=MEASURED, alpha=0.2, linewidth=0)
+    _line(ax, scaled, "seconds", "o-", color=MEASURED, label="measured (median, quartiles)")
+    _line(ax, scaled, "by_hand_seconds", "s--", color=ALARM, markersize=4, label="CUDA C++ by hand")
+    _finish(ax, "Time", "time per element [ns]", legend="best")
 
 
-def _share_panel(ax: Axes, rows: Sequence[Row], arity: list[int], device: Device) -> None:
-    share = _values(rows, "copy_share", 100)
+def _draw_share(ax: Axes, sweep: Experiment) -> None:
     ax.axhline(100, linestyle="--", color=REFERENCE)
-    ax.annotate(
-        "a large copy", (0.99, 100), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=REFERENCE
-    )
-    inside = [count for count, row in zip(arity, rows, strict=True) if fits_cache(row, device)]
-    title = "Bandwidth"
+    place = ax.get_yaxis_transform()
+    ax.text(0.99, 100, "a large copy", transform=place, ha="right", va="bottom", color=REFERENCE)
+    title, inside = "Bandwidth", [row["arity"] for row in sweep.rows if sweep.fits_cache(row)]
     if inside:
-        ax.axvspan(min(arity) - 0.6, max(inside) + 0.5, color="#EEEEEE", zorder=0)
-        title += f" (shaded: fits in {device.cache_bytes / 2**20:.0f} MiB of cache)"
-    ax.plot(arity, share, "o-", color=MEASURED)
-    ax.set_ylim(0, max(110.0, *share) * 1.05)
-    _finish_panel(ax, title, "share of copy bandwidth [%]")
+        ax.axvspan(sweep.rows[0]["arity"] - 0.6, max(inside) + 0.5, color="#EEEEEE", zorder=0)
+        title += f" (shaded: fits in {sweep.device.cache_bytes / 2**20:.0f} MiB of cache)"
+    _line(ax, sweep.rows, "copy_share", "o-", 100, color=MEASURED)
+    highest = max(110.0, *(100 * row["copy_share"] for row in sweep.rows))
+    _finish(ax, title, "share of copy bandwidth [%]", highest * 1.05)
 
 
-def _style(number: int, key: str) -> dict[str, Any]:
-    """The style of a compute capability's line: lines that lie on each other differ in mark and size too."""
-    return {
-        "color": SERIES[number % len(SERIES)],
-        "marker": "os^Dv"[number % 5],
-        "markersize": max(3, 7 - 1.5 * number),
-        "linestyle": "-" if number == 0 else "--",
-        "label": f"{key} (compute capability {key[3:-1]}.{key[-1]})",
-    }
-
-
-def _register_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequence[str]) -> None:
-    spills: list[tuple[int, float]] = []
+def _draw_resources(registers: Axes, occupancy: Axes, rows: Sequence[Row], keys: Sequence[str]) -> None:
+    spills = [(row["arity"], row[f"{key}_registers"]) for key in keys for row in rows if row.get(f"{key}_spill_bytes")]
     for number, key in enumerate(keys):
-        registers = _values(rows, f"{key}_registers")
-        ax.plot(arity, registers, **_style(number, key))
-        points = zip(rows, arity, registers, strict=True)
-        spills += [(count, height) for row, count, height in points if row.get(f"{key}_spill_bytes")]
+        # Lines that lie on each other differ in mark and size too.
+        style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "markersize": max(3, 7 - 1.5 * number)}
+        style["label"] = f"{key} (compute capability {key[3:-1]}.{key[-1]})"
+        mark = "os^Dv"[number % 5] + ("-" if number == 0 else "--")
+        _line(registers, rows, f"{key}_registers", mark, **style)
+        _line(occupancy, rows, f"{key}_occupancy", mark, 100, **style)
     if spills:
-        spilling, heights = zip(*spills, strict=True)
-        ax.plot(spilling, heights, "s", color=ALARM, markersize=9, fillstyle="none", label="spills")
-    ax.set_ylim(bottom=0)
-    _finish_panel(ax, "Registers" + ("" if spills else " (no spills)"), "registers per thread", legend="lower right")
-
-
-def _occupancy_panel(ax: Axes, rows: Sequence[Row], arity: list[int], keys: Sequence[str]) -> None:
-    for number, key in enumerate(keys):
-        ax.plot(arity, _values(rows, f"{key}_occupancy", 100), **_style(number, key))
-    for key, mark, label in (("achieved_occupancy", "x-", "achieved"), ("compute_share", "+:", "compute utilisation")):
-        if _has(rows, key):
-            ax.plot(arity, _values(rows, key, 100), mark, color=REFERENCE, label=label)
-    ax.set_ylim(0, 105)
-    _finish_panel(ax, "Occupancy", "theoretical occupancy [%]", legend="lower right")
+        registers.plot(*zip(*spills, strict=True), "s", color=ALARM, markersize=9, fillstyle="none", label="spills")
+    _line(occupancy, rows, "achieved_occupancy", "x-", 100, color=REFERENCE, label="achieved")
+    _line(occupancy, rows, "compute_share", "+:", 100, color=REFERENCE, label="compute utilisation")
+    title = "Registers" + ("" if spills else " (no spills)")
+    _finish(registers, title, "registers per thread", legend="lower right")
+    _finish(occupancy, "Occupancy", "theoretical occupancy [%]", 105, legend="lower right")

@@ -10,15 +10,14 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +27,7 @@ from dualbcast.cli.measure import Device, Timing
 from dualbcast.cli.options import Measuring
 from dualbcast.disk_cache import write_whole
 from dualbcast.errors import MissingDependencyError
-from dualbcast.runtime.cpu.policy import get_num_threads
+from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
 Row = dict[str, Any]
 
@@ -52,24 +51,28 @@ class Column:
 
 
 def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
-    """A table of the rows between a title and notes; where the line is short, several tables below each other."""
-    return Group(Text(title, style="bold"), _Columns(columns, rows), notes(lines))
+    """A table of the rows between a title and notes; where the line is short, several tables below each other.
+
+    The columns up to the last that is aligned left, and at least the first one, name the row.
+    """
+    names = max((at for at, column in enumerate(columns) if column.left), default=0) + 1
+    return Group(Text(title, style="bold"), _Columns(columns[:names], columns[names:], rows), notes(lines))
 
 
+@dataclass(frozen=True, slots=True)
 class _Columns:
-    """Columns of text. Columns that do not fit in the line follow in a table below, after the same first columns.
+    """Columns of text. Columns that do not fit in the line follow in a table below, after those that name the row.
 
-    The first columns name the row: all up to the last that is aligned left, and at least one. No text is ever cut; a
-    table that is still too wide goes beyond the end of the line.
+    No text is ever cut; a table that is still too wide goes beyond the end of the line.
     """
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-        names = max((at for at, column in enumerate(columns) if column.left), default=0) + 1
-        self._names, self._others, self._rows = columns[:names], columns[names:], rows
+    names: Sequence[Column]
+    others: Sequence[Column]
+    rows: Sequence[Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         tables: list[list[Column]] = [[]]
-        for column in self._others:
+        for column in self.others:
             if tables[-1] and self._width(console, [*tables[-1], column]) > options.max_width:
                 tables.append([])
             tables[-1].append(column)
@@ -78,16 +81,15 @@ class _Columns:
             yield from console.render(self._table(others), options.update(width=width, max_width=width))
 
     def _width(self, console: Console, others: Sequence[Column]) -> int:
-        table = self._table(others)
-        return table.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
+        return self._table(others).__rich_measure__(console, console.options.update(max_width=10_000)).maximum
 
     def _table(self, others: Sequence[Column]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        columns = [*self._names, *others]
+        columns = [*self.names, *others]
         for column in columns:
             justify: Literal["left", "right"] = "left" if column.left else "right"
             table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
-        for row in self._rows:
+        for row in self.rows:
             table.add_row(*(column.text(row) for column in columns))
         return table
 
@@ -95,12 +97,6 @@ class _Columns:
 def notes(lines: Sequence[str]) -> RenderableType:
     """Lines under a table."""
     return Group(*(Text(line, style="dim") for line in lines))
-
-
-def width() -> int:
-    """The width of standard output in characters; 120 where it is not a terminal."""
-    console = Console()
-    return console.width if console.is_terminal else 120
 
 
 def size_text(count: float) -> str:
@@ -113,74 +109,9 @@ def size_text(count: float) -> str:
 
 
 def show(table: RenderableType) -> None:
-    """Print to standard output."""
-    Console(width=width()).print(table, crop=False)
-
-
-def timing_fields(timing: Timing, elements: int, moved: int, bandwidth: float) -> dict[str, Any]:
-    """The fields of a row about its timing: seconds, and the bytes moved compared with the bandwidth of a copy."""
-    return {
-        "seconds": timing.median,
-        "seconds_best": timing.best,
-        "seconds_lower_quartile": timing.lower,
-        "seconds_upper_quartile": timing.upper,
-        "samples": timing.samples,
-        "ns_per_element": timing.median / elements * 1e9,
-        "bytes": moved,
-        "bytes_per_second": moved / timing.median,
-        "copy_share": moved / timing.median / bandwidth,
-    }
-
-
-TIMING_COLUMNS = (
-    Column("seconds", "time\nms", "{:.3f}", 1e3),
-    Column("ns_per_element", "ns per\nelement", "{:.3f}"),
-    Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
-    Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
-    Column("copy_share", "of\ncopy", "{:.0%}"),
-)
-
-
-def fits_cache(row: Row, device: Device) -> bool:
-    """Whether the cache holds all arrays that the calls of a row use in turn."""
-    return bool(row["bytes"] * row.get("arrays_in_turn", 1) < device.cache_bytes)
-
-
-def machine_notes(device: Device, bandwidth: float, rows: Sequence[Row]) -> list[str]:
-    """The lines under a table about the machine and the bandwidth of a copy."""
-    threads = f" ({device.threads} threads)" if device.threads else ""
-    notes = [f"{device.name}, {device.backend} backend{threads}; a large copy moves {bandwidth / 1e9:.1f} GB/s."]
-    if any(fits_cache(row, device) for row in rows):
-        size = device.cache_bytes / 2**20
-        notes.append(f"Arrays that fit in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
-    if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
-        notes.append("In some rows the median is over 1.5 times the best: the machine was busy with other work too.")
-    return notes
-
-
-def record(
-    command: str, device: Device, parameters: Mapping[str, Any], rows: Sequence[Row], **more: Any
-) -> dict[str, Any]:
-    """The contents of a JSON file: the command, the date, the machine, the versions, and the rows."""
-    return {
-        "command": command,
-        "arguments": sys.argv[1:],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cpu": measure.cpu_model(),
-            "threads": get_num_threads(),
-            "cache_bytes": measure.cache_bytes(),
-            "gpus": [asdict(gpu) for gpu in measure.gpus()],
-        },
-        "backend": device.backend,
-        "device": device.name,
-        "driver": {"release": measure.driver_release(), "cuda": measure.driver_version()},
-        "versions": measure.versions(),
-        "commit": measure.commit(),
-        "parameters": dict(parameters),
-        **more,
-        "rows": [dict(row) for row in rows],
-    }
+    """Print to standard output, in lines of 120 characters where it is not a terminal."""
+    console = Console()
+    Console(width=console.width if console.is_terminal else 120).print(table, crop=False)
 
 
 def write_json(path: Path, contents: Mapping[str, Any]) -> None:
@@ -198,79 +129,13 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     write_whole(path, text.getvalue().encode())
 
 
-# --- the course of a command ------------------------------------------------------------------------------------------
-
-
-class Experiment(Protocol):
-    """The settings that all rows of a command share, with its table and the contents of its JSON file."""
-
-    command: str
-    device: Device
-    options: Measuring
-    bandwidth: float  # bytes per second of a large copy, which `running` measures
-
-    def table(self, rows: Sequence[Row]) -> RenderableType: ...
-
-    def parameters(self) -> dict[str, Any]: ...
-
-    def figures(self) -> dict[str, Any]: ...
-
-
-class Run:
-    """Progress of a command on stderr: a live table and a bar on a terminal, elsewhere a plain line for each step.
-
-    Rows are added `steps` times.
-    """
-
-    def __init__(self, experiment: Experiment, steps: int) -> None:
-        self.rows: list[Row] = []
-        self.step = "starting"
-        self._experiment = experiment
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-        )
-        self._task = self._bar.add_task(self.step, total=steps)
-        # Redrawn at each step and not by a thread of its own, which would disturb the measurement.
-        self.live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._renderable)
-
-    def _renderable(self) -> Group | Progress:
-        if not self.rows:
-            return self._bar
-        room = max(1, self._console.height - 12)
-        return Group(self._experiment.table(self.rows[-room:]), self._bar)
-
-    def doing(self, step: str) -> None:
-        """Show the step that begins."""
-        self.step = step
-        self._bar.update(self._task, description=step)
-        self.live.refresh()
-
-    def add(self, rows: Sequence[Row], summary: str) -> None:
-        """Add the rows of a finished step; `summary` is the line shown where there is no terminal."""
-        self.rows += rows
-        self.save()
-        self._bar.advance(self._task)
-        self.live.refresh()
-        if not self._console.is_terminal:
-            print(summary, file=sys.stderr, flush=True)
-
-    def save(self) -> None:
-        """Write the rows so far, so that a later failure does not lose them."""
-        experiment, options = self._experiment, self._experiment.options
-        if options.csv_path is not None:
-            write_csv(options.csv_path, self.rows)
-        if options.json_path is not None:
-            parameters = {"seed": options.seed, "repeat": options.repeat, "min_time": options.min_time}
-            parameters = experiment.parameters() | parameters
-            figures = {"copy_bytes_per_second": experiment.bandwidth} | experiment.figures()
-            contents = record(experiment.command, experiment.device, parameters, self.rows, **figures)
-            write_json(options.json_path, contents)
+TIMING_COLUMNS = (
+    Column("seconds", "time\nms", "{:.3f}", 1e3),
+    Column("ns_per_element", "ns per\nelement", "{:.3f}"),
+    Column("bytes", "moved\nMB", "{:.1f}", 1e-6),
+    Column("bytes_per_second", "GB/s", "{:.1f}", 1e-9),
+    Column("copy_share", "of\ncopy", "{:.0%}"),
+)
 
 
 def device_for(options: Measuring) -> Device:
@@ -280,30 +145,154 @@ def device_for(options: Measuring) -> Device:
     return measure.choose_device(options.backend)
 
 
-@contextmanager
-def running(experiment: Experiment, steps: int) -> Iterator[Run]:
-    """Run the steps of a command; at the end the table is shown and the files are written.
+def _progress() -> Progress:
+    """A bar on stderr, redrawn at each step and not by a thread of its own, which would disturb the measurement."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True)
 
-    A command that ends with an error shows the rows that were finished and the step that was not.
+
+@dataclass(kw_only=True)
+class Experiment:
+    """A measuring command at work: its device and options, the rows that it has measured, and how they are shown.
+
+    Each command has a class of its own with its settings, its title, its columns, and what its JSON file has besides.
     """
-    run, seconds = Run(experiment, steps), experiment.options.min_time
-    if run.live.console.is_terminal:
-        run.live.start()
-    try:
-        run.doing("copying, to know the bandwidth")
-        experiment.bandwidth = experiment.device.copy_bandwidth(seconds)
-        yield run
-        # Measured once more, since other work on the machine may have slowed the first copy.
-        experiment.bandwidth = max(experiment.bandwidth, experiment.device.copy_bandwidth(seconds))
-    except BaseException:
-        run.live.stop()
-        if run.rows:
-            show(experiment.table(run.rows))
-        print(f"Not finished: {run.step}", file=sys.stderr, flush=True)
-        raise
-    run.live.stop()
-    for row in run.rows:
-        if row["bytes_per_second"]:
-            row["copy_share"] = row["bytes_per_second"] / experiment.bandwidth
-    show(experiment.table(run.rows))
-    run.save()
+
+    command: ClassVar[str]
+    device: Device
+    options: Measuring
+    title: str = ""  # of the table and the picture
+    columns: Sequence[Column] = ()
+    bandwidth: float = 0.0  # bytes per second of a large copy, which `running` measures
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _step: str = "starting"
+    _progress: Progress = field(default_factory=_progress)
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of the command's own options."""
+        raise NotImplementedError
+
+    def figures(self) -> dict[str, Any]:
+        """What the JSON file has besides the rows, the parameters and the machine."""
+        return {"notes": self.notes}
+
+    def plot(self, path: Path) -> None:
+        """Draw the picture of the rows."""
+        raise NotImplementedError
+
+    def table(self, rows: Sequence[Row]) -> RenderableType:
+        """The columns of the rows, and the notes."""
+        return build_table(self.columns, rows, self.title, [*self.machine_notes(rows), *self.notes])
+
+    def note(self, text: str) -> None:
+        """Show a line under the table, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def timing_fields(self, timing: Timing, elements: int, moved: int) -> Row:
+        """The fields of a row about its timing: seconds, and the bytes moved compared with the bandwidth of a copy."""
+        speed = moved / timing.seconds
+        per_element = timing.seconds / elements * 1e9
+        moving = {"bytes": moved, "bytes_per_second": speed, "copy_share": speed / self.bandwidth}
+        return asdict(timing) | {"ns_per_element": per_element} | moving
+
+    def fits_cache(self, row: Row) -> bool:
+        """Whether the cache holds all arrays that the calls of a row use in turn."""
+        return bool(row["bytes"] and row["bytes"] * row.get("arrays_in_turn", 1) < self.device.cache_bytes)
+
+    @property
+    def machine(self) -> str:
+        """The machine and the bandwidth of a copy in one line."""
+        threads = f" ({self.device.threads} threads)" if self.device.threads else ""
+        speed = f"{self.bandwidth / 1e9:.1f} GB/s"
+        return f"{self.device.name}, {self.device.backend} backend{threads}; a large copy moves {speed}."
+
+    def machine_notes(self, rows: Sequence[Row]) -> list[str]:
+        """The lines under a table about the machine, and what it may have done to the figures."""
+        notes = [self.machine]
+        if any(self.fits_cache(row) for row in rows):
+            size = self.device.cache_bytes / 2**20
+            notes.append(f"Arrays that fit in the cache ({size:.0f} MiB) can be moved faster than a large copy.")
+        if any(row["seconds"] > 1.5 * row["seconds_best"] for row in rows):
+            notes.append(
+                "In some rows the median is over 1.5 times the best: the machine was busy with other work too."
+            )
+        return notes
+
+    def doing(self, step: str) -> None:
+        """Show the step that begins."""
+        self._step = step
+        for task in self._progress.task_ids:
+            self._progress.update(task, description=step, refresh=True)
+
+    def add(self, rows: Sequence[Row], summary: str) -> None:
+        """Add the rows of a finished step, and show its summary."""
+        self.rows += rows
+        self.save()
+        for task in self._progress.task_ids:
+            self._progress.advance(task)
+        self._say(summary)
+
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def save(self) -> None:
+        """Write the rows so far, so that a later failure does not lose them."""
+        if self.options.csv_path is not None:
+            write_csv(self.options.csv_path, self.rows)
+        if self.options.json_path is not None:
+            write_json(self.options.json_path, self.record())
+
+    def record(self) -> dict[str, Any]:
+        """The contents of the JSON file: the command, the date, the machine, the versions, and the rows."""
+        options = self.options
+        measuring = {"seed": options.seed, "repeat": options.repeat, "min_time": options.min_time}
+        return {
+            "command": self.command,
+            "arguments": sys.argv[1:],
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": {
+                "cpu": measure.cpu_model(),
+                "threads": get_num_threads(),
+                "cache_bytes": last_level_cache(),
+                "gpus": [asdict(gpu) for gpu in measure.gpus()],
+            },
+            "backend": self.device.backend,
+            "device": self.device.name,
+            "driver": {"release": measure.driver_release(), "cuda": measure.driver_version()},
+            "versions": measure.versions(),
+            "commit": measure.commit(),
+            "parameters": self.parameters() | measuring,
+            "copy_bytes_per_second": self.bandwidth,
+            **self.figures(),
+            "rows": self.rows,
+        }
+
+    @contextmanager
+    def running(self, steps: int) -> Iterator[None]:
+        """Run the steps of the command; at the end the table is shown, and the files and the picture are written.
+
+        Rows are added `steps` times. A command that ends with an error shows the rows that were finished and the step
+        that was not.
+        """
+        self._progress.add_task(self._step, total=steps)
+        try:
+            with self._progress if self._progress.console.is_terminal else nullcontext():
+                self.doing("copying, to know the bandwidth")
+                self.bandwidth = self.device.copy_bandwidth(self.options.min_time)
+                yield
+                # Measured once more, since other work on the machine may have slowed the first copy.
+                self.bandwidth = max(self.bandwidth, self.device.copy_bandwidth(self.options.min_time))
+        except BaseException:
+            if self.rows:
+                show(self.table(self.rows))
+            self._say(f"Not finished: {self._step}")
+            raise
+        for row in self.rows:
+            if row["bytes_per_second"]:
+                row["copy_share"] = row["bytes_per_second"] / self.bandwidth
+        show(self.table(self.rows))
+        self.save()
+        if self.options.plot_path is not None:
+            self.plot(self.options.plot_path)

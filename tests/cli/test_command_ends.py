@@ -101,9 +101,11 @@ def figures(text: str) -> list[str]:
 @pytest.mark.parametrize("width", [100, 80, 60, 40, 24])
 def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
     device = SimpleNamespace(name="machine", backend="cpu", threads=2, cache_bytes=1)
-    cell = hmlstm._Cell(device, "rows", "random", False, Measuring())  # type: ignore[arg-type]
-    branches = divergence._Divergence(device, 2048, Measuring())  # type: ignore[arg-type]
-    product = sweep.Sweep(device, None, None, "product", 1024, "float32", Measuring(), [(9, 0), (10, 0)])  # type: ignore[arg-type]
+    shared: dict[str, Any] = {"device": device, "options": Measuring()}
+    cell = hmlstm._Cell(**shared, control="rows", pattern="random", peers=False)
+    branches = divergence._Divergence(**shared, n=2048)
+    settings: dict[str, Any] = {"function": None, "exact": None, "name": "product", "n": 1024, "dtype": "float32"}
+    product = sweep.Sweep(**shared, **settings, capabilities=[(9, 0), (10, 0)], arities=(32,))
     timed = {"seconds": 12.3456789, "seconds_best": 12.0, "bytes": 123456789012, "bytes_per_second": 987654321098}
     timed |= {"copy_share": 0.875, "error_ulp": 1.25, "ns_per_element": 12345.678}
     rows: list[tuple[Any, dict[str, Any]]] = [
@@ -111,7 +113,7 @@ def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
         (branches.table, {"control": "elements", "pattern": "random", "overhead": 0.5, "overhead_by_bytes": 0.25}),
         (branches.table, {"control": "rows", "saved": 0.375, "masks_seconds": 34.567891, "masks_ratio": 2.8125}),
         (product.table, {"arity": 32, "arithmetic": 4321, "transcendental": 32, "sm_90_registers": 255}),
-        (product.resource_table, {"arity": 32, "sm_90_registers": 255, "sm_90_occupancy": 0.25}),
+        (product.table, {"arity": 32, "sm_90_registers": 255, "sm_90_occupancy": 0.25, "sm_100_registers": 254}),
     ]
     for table, row in rows:
         wide, narrow = ("".join(lines(table([timed | row]), columns)) for columns in (10_000, width))

@@ -18,6 +18,8 @@ import pytest
 from command_line import HAS_GPU, QUICK, body, colours, run
 
 from dualbcast.cli import checking, measure, options, report
+from dualbcast.cli.options import Measuring
+from dualbcast.cli.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("small_copy")
 
@@ -103,12 +105,14 @@ def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
 
 
 @needs_numba_cuda
-def test_three_compute_capabilities_have_their_own_table() -> None:
-    arguments = [part for cc in ("8.0", "8.6", "9.0") for part in ("--cc", cc)]
+def test_of_many_compute_capabilities_the_last_follow_in_a_table_of_their_own() -> None:
+    arguments = [part for cc in ("8.0", "8.6", "8.9", "9.0", "10.0") for part in ("--cc", cc)]
     result = run("sweep", "--arity", "2", "--n", "8", "--backend", "cpu", *arguments, *QUICK)
-    measured, compiled = result.stdout.split("Compiled for CUDA")
-    assert "sm_" not in measured
-    assert len(body(compiled)[0]) == 1 + 3 * 3
+    first, second = body(result.stdout)
+    assert first[0] == second[0] == "2"
+    assert len(first) + len(second) == 9 + 5 * 3 + 1, "the measured columns, three a capability, and the arity again"
+    assert re.findall("sm_[0-9]+", result.stdout) == ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100"]
+    assert max(map(len, result.stdout.splitlines())) <= 120
 
 
 def test_without_numba_cuda_there_is_a_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -214,17 +218,17 @@ def test_differences_find_a_wrong_partial_and_leave_out_kinks() -> None:
     device = measure.HostDevice()
     x = np.linspace(-1, 1, 64).reshape(8, 8)
     found = checking.check_by_differences(np.abs, device, [x], np.abs(x), [np.sign(x)])
-    assert found.compared > 40
+    assert found["compared"] > 40
     with pytest.raises(checking.CheckError, match="the partial of output 0 in argument 0"):
         checking.check_by_differences(np.abs, device, [x], np.abs(x), [np.ones_like(x)])
     zero = np.zeros((8, 8))
-    assert checking.check_by_differences(np.abs, device, [zero], zero, [zero + 5]).skipped == 32, "all at the kink"
+    assert checking.check_by_differences(np.abs, device, [zero], zero, [zero + 5])["skipped"] == 32, "all at the kink"
 
 
 def test_finfo_of_bfloat16_is_the_small_types() -> None:
     exact = np.ones((2, 2))
     off = (exact + 2.0**-7).astype(ml_dtypes.bfloat16)
-    assert checking.distance(off, exact, exact) == pytest.approx(1)
+    assert checking.judge("it", off, exact, exact, 2.0) == pytest.approx(1)
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------
@@ -250,9 +254,11 @@ def test_sweep_plot(tmp_path: Path) -> None:
         }
         for arity in (1, 2, 3)
     ]
-    from dualbcast.cli import plots
-
-    plots.plot_sweep(large, rows, measure.HostDevice(), 1e9, [(9, 0)], "A title")
+    options = Measuring(plot_path=large)
+    settings = {"function": None, "exact": None, "name": "A title", "n": 32, "dtype": "float32", "arities": (1, 2, 3)}
+    drawn = Sweep(device=measure.HostDevice(), options=options, **settings, capabilities=[(9, 0)], bandwidth=1e9)
+    drawn.rows = rows
+    drawn.plot(large)
     assert colours(large) > colours(small), "two more panels"
 
 

@@ -51,7 +51,7 @@ needs_cuda = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 18)
+    monkeypatch.setattr(measure, "last_level_cache", lambda: 1 << 18)
 
 
 def arrays_for(n: int, control: str = "rows", seed: int = 0) -> list[Any]:
@@ -368,10 +368,10 @@ def test_peers_that_fail_are_left_out_and_said_to_be(monkeypatch: pytest.MonkeyP
 def test_sizes_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     whole = hmlstm._Cell.measure
 
-    def measured(cell: Any, n: int, doing: Any) -> Any:
+    def measured(cell: Any, n: int) -> Any:
         if n == 16:
             raise MemoryError("16 is too much")
-        return whole(cell, n, doing)
+        return whole(cell, n)
 
     monkeypatch.setattr(hmlstm._Cell, "measure", measured)
     target = tmp_path / "cell.json"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fake_cupy import Event, cupy  # noqa: F401  # a fixture
 
+from bench.paper.timing import Rotation
 from dualbcast.cli import measure
 
 pytestmark = pytest.mark.usefixtures("small_copy")
@@ -21,7 +22,7 @@ def test_a_rotation_takes_turns_and_frees_before_it_allocates() -> None:
         alive.append(sum(one is not None for one in held[0].results))
         return number
 
-    rotation = measure.Rotation([lambda number=number: call(number) for number in range(3)])
+    rotation = Rotation([lambda number=number: call(number) for number in range(3)])
     held.append(rotation)
     assert rotation.call_each() == [0, 1, 2]
     rotation()

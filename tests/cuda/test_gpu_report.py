@@ -125,7 +125,7 @@ def test_sums_run_and_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     import gpu_sums
 
     monkeypatch.setattr(measure, "_COPY_BYTES", 1 << 20)
-    monkeypatch.setattr(measure, "cache_bytes", lambda: 1 << 18)
+    monkeypatch.setattr(measure, "last_level_cache", lambda: 1 << 18)
     target = tmp_path / "sums.json"
     gpu_sums.main(str(target), ((30, 50), (50, 30)))
     for row in json.loads(target.read_text())["rows"]:

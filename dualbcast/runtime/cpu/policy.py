@@ -201,19 +201,19 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
 
 def room() -> int:
     """The bytes that may be thought to stay in the cache from one launch to the next."""
-    return min(_last_level_cache(), _CACHE_PER_CPU * allowed_cpus())
+    return min(last_level_cache() or 1 << 25, _CACHE_PER_CPU * allowed_cpus())
 
 
 @once
-def _last_level_cache() -> int:
-    """The bytes of the processor's largest cache, as far as the system tells."""
+def last_level_cache() -> int:
+    """The bytes of the processor's largest cache; 0 where the system does not say (only Linux does)."""
     import glob
 
     sizes = []
     for path in glob.glob("/sys/devices/system/cpu/cpu0/cache/index*/size"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             sizes.append(int(file.read().strip().removesuffix("K")) << 10)
-    return max(sizes, default=1 << 25)
+    return max(sizes, default=0)
 
 
 @once
