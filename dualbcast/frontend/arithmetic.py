@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import FunctionType
-from typing import Any
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
@@ -24,13 +23,13 @@ from dualbcast.frontend.values import (
     items_like,
     type_of,
 )
-from dualbcast.ir.nodes import BITWISE, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
+from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
-from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
+from dualbcast.rules.table import RULES, Custom
 
-# The operations that Python defines for floats by other functions than for integers.
-_OF_FLOATS = {"floordiv": "numpy.floor_divide", "mod": "numpy.remainder"}
+# The operations that Python defines for floats by other functions than for integers, which have rules.
+_OF_FLOATS = {"floordiv": "floor_divide", "mod": "modulo"}
 # No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
 
@@ -87,24 +86,23 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
 # --- functions of the rule table -------------------------------------------------------------------------------------
 
 
-def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
+def apply(env: Environment, name: str, args: tuple[Atom, ...], node: ast.AST) -> Atom:
     """A function of the rule table on numbers."""
-    if not isinstance(meaning, Rule):
-        assert isinstance(meaning, FunctionType)
-        return as_scalar(env, inline(env, meaning, by_position(*args), node), node)
-    if meaning.name == "pow":
+    rule = RULES[name]
+    if name == "pow":
         if isinstance(args[1], Const) and _is_whole(args[1].value) and abs(args[1].value) <= LARGEST_PRODUCT:
             return power(env, args[0], args[1], node)
-        faster = _instead_of_pow(*args)
-        if faster is not None:
-            return apply(env, *faster, node)
+        if args[0] == Const(2.0, "float") or args[0] == Const(2, "int"):
+            return apply(env, "exp2", args[1:], node)
+        if isinstance(args[1], Const) and args[1].value in ROOTS:
+            return apply(env, ROOTS[args[1].value], args[:1], node)
     numbers: list[Atom] = []
     for position, arg in enumerate(args):
-        is_integer = position in meaning.integer
+        is_integer = position in rule.integer
         if is_integer and arg.kind == "float":
-            env.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
+            env.fail(node, f"argument {position + 1} of {rule.label}() must be an integer", "int(x)")
         numbers.append(env.convert(arg, "int" if is_integer else "float", node))
-    return env.op(meaning.name, *numbers, kind="float", node=node)
+    return env.op(name, *numbers, kind="float", node=node)
 
 
 def with_custom_derivative(
@@ -137,8 +135,13 @@ def with_custom_derivative(
 
 
 def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
-    """Python's arithmetic on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
+    """Python's operator on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
     kind = join(left.kind, right.kind)
+    if name in COMPARISONS:
+        # An integer that is not known is compared as a float, as in NumPy.
+        if not (isinstance(left, Const) and isinstance(right, Const)):
+            left, right = env.convert(left, kind, node), env.convert(right, kind, node)
+        return logical(env, name, left, right, node=node)
     if name in BITWISE:
         return _bitwise(env, name, left, right, kind, node)
     if name == "matmul":
@@ -149,7 +152,7 @@ def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) 
         kind = "int"
     if name in _OF_FLOATS:
         if kind == "float":
-            return apply(env, by_spelling(_OF_FLOATS[name]), (left, right), node)
+            return apply(env, _OF_FLOATS[name], (left, right), node)
         if right == Const(0, "int"):
             env.fail(node, "an integer division by zero")
     return _of_kind(env, name, "float" if name == "div" else kind, left, right, node=node)
@@ -194,19 +197,11 @@ def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
             return env.emit(Op(INVERSE_POWERS[-count].name, (quotient, base), "float", env.locate(node)), node)
         if count == 0:
             return Const(1.0, "float") if kind == "float" else Const(1, "int")
-    return apply(env, by_spelling("numpy.power"), (base, exponent), node)
+    return apply(env, "pow", (base, exponent), node)
 
 
 def _is_whole(exponent: float) -> bool:
     return exponent == int(exponent if abs(exponent) < _LARGE_EXPONENT else 0)
-
-
-def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
-    """A faster function with the values of pow, if the base is 2 or the exponent is that of a root."""
-    if base == Const(2.0, "float") or base == Const(2, "int"):
-        return RULES["exp2"], (exponent,)
-    row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
-    return None if row is None else (RULES[row], (base,))
 
 
 def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST) -> Atom:
@@ -231,15 +226,7 @@ def unary(env: Environment, name: str, value: Value, node: ast.AST) -> Atom:
     return env.convert(x, kind, node) if name == "pos" else _of_kind(env, "neg", kind, x, node=node)
 
 
-# --- comparisons and choices -----------------------------------------------------------------------------------------
-
-
-def comparison(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
-    """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
-    if not (isinstance(left, Const) and isinstance(right, Const)):
-        kind = join(left.kind, right.kind)
-        left, right = env.convert(left, kind, node), env.convert(right, kind, node)
-    return logical(env, name, left, right, node=node)
+# --- truth values and choices ----------------------------------------------------------------------------------------
 
 
 def logical(env: Environment, name: str, *args: Atom, node: ast.AST) -> Atom:
@@ -260,12 +247,12 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(left, node)
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
-        return comparison(env, "eq", left, right, node)
+        return binary(env, "eq", left, right, node)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
-            return comparison(env, "eq", as_scalar(env, value, node), other, node)
+            return binary(env, "eq", as_scalar(env, value, node), other, node)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
     if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):

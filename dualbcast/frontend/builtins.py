@@ -16,25 +16,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualbcast.frontend.arithmetic import (
-    apply,
-    as_scalar,
-    binary,
-    chain,
-    comparison,
-    logical,
-    power,
-    select,
-    truth,
-    unary,
-)
+from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
-from dualbcast.frontend.operators import choose
+from dualbcast.frontend.operators import OPERATORS, choose
 from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.ir.simplification import number
-from dualbcast.rules.table import by_spelling
 
 ZERO = Const(0, "int")
 _Numeric = TypeVar("_Numeric", bound=Callable[..., Value])
@@ -64,9 +52,9 @@ def _numeric(*functions: Any) -> Callable[[_Numeric], _Numeric]:
 @_numeric(abs, np.absolute)
 def _abs(env: Environment, node: ast.Call, x: Atom) -> Value:
     if x.kind == "float":
-        return apply(env, by_spelling("math.fabs"), (x,), node)
+        return apply(env, "fabs", (x,), node)
     x = env.convert(x, "int", node)
-    is_negative = comparison(env, "lt", x, ZERO, node)
+    is_negative = binary(env, "lt", x, ZERO, node)
     return select(env, is_negative, unary(env, "neg", x, node), x, node)
 
 
@@ -77,10 +65,6 @@ def _binary(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom
     return binary(env, name, left, right, node)
 
 
-def _comparison(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
-    return comparison(env, name, left, right, node)
-
-
 def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
     return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
 
@@ -89,52 +73,22 @@ def _unary(name: str, env: Environment, node: ast.Call, value: Value) -> Value:
     return unary(env, name, value, node)
 
 
-# The operators by their names in the IR, and their names in NumPy and in the module `operator`.
-_SPELLINGS: dict[Any, dict[str, str]] = {
-    _binary: {
-        "add": "add",
-        "sub": "subtract sub",
-        "mul": "multiply mul",
-        "div": "divide true_divide truediv",
-        "mod": "mod",
-        "floordiv": "floordiv",
-        "bitand": "bitwise_and and_",
-        "bitor": "bitwise_or or_",
-        "bitxor": "bitwise_xor xor",
-        "shl": "left_shift lshift",
-        "shr": "right_shift rshift",
-    },
-    _comparison: {
-        "lt": "less lt",
-        "le": "less_equal le",
-        "gt": "greater gt",
-        "ge": "greater_equal ge",
-        "eq": "equal eq",
-        "ne": "not_equal ne",
-    },
-    _logical: {"and": "logical_and", "or": "logical_or", "ne": "logical_xor"},
-    _unary: {"not": "logical_not not_", "neg": "negative neg", "pos": "positive pos", "invert": "invert"},
-}
-for _lowering, _names in _SPELLINGS.items():
-    for _operation, _spelled in _names.items():
-        _functions = [getattr(_module, _name, None) for _module in (np, operator) for _name in _spelled.split()]
-        _enter = _numeric if _lowering in (_binary, _comparison) else _builtin
-        _enter(*filter(None, _functions))(partial(_lowering, _operation))
+for _syntax, _operation, _name, _names in OPERATORS:
+    _is_unary = issubclass(_syntax, ast.unaryop)
+    _functions = [getattr(operator, _name), *(getattr(np, _name) for _name in _names.split())]
+    (_builtin if _is_unary else _numeric)(*_functions)(partial(_unary if _is_unary else _binary, _operation))
+for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):
+    BUILTINS[_ufunc] = partial(_logical, _operation)
 
 
 @_numeric(math.log)
 def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None) -> Value:
-    log = partial(apply, env, by_spelling("numpy.log"), node=node)
+    log = partial(apply, env, "log", node=node)
     return log((x,)) if base is None else binary(env, "div", log((x,)), log((base,)), node)
 
 
 def _extremum(
-    name: str,
-    env: Environment,
-    node: ast.Call,
-    *args: Value,
-    default: Value | None = None,
-    key: Value | None = None,
+    name: str, env: Environment, node: ast.Call, *args: Value, default: Value | None = None, key: Value | None = None
 ) -> Value:
     items = sequence(env, args[0], node) if len(args) == 1 else args
     if default is not None and len(args) > 1:
@@ -152,7 +106,7 @@ def _extremum(
     for item in items[1:]:
         # As Python does it: the first of equal values stays, and a comparison with NaN is false.
         size = measure(item)
-        test = comparison(env, name, size, smallest, node)
+        test = binary(env, name, size, smallest, node)
         smallest = select(env, test, size, smallest, node)
         best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
     return best
@@ -192,7 +146,7 @@ def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = 
     for end in range(1, len(numbers)):
         for at in range(end, 0, -1):
             first, second = numbers[at - 1], numbers[at]
-            test = comparison(env, name, second, first, node)
+            test = binary(env, name, second, first, node)
             numbers[at - 1] = select(env, test, second, first, node)
             numbers[at] = select(env, test, first, second, node)
     return Record(list, numbers)
@@ -209,9 +163,7 @@ BUILTINS[any] = partial(_quantifier, "or")
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
-@_numeric(pow, math.pow, operator.pow)
-def _pow(env: Environment, node: ast.Call, base: Atom, exponent: Atom) -> Value:
-    return power(env, base, exponent, node)
+_numeric(pow, math.pow)(partial(_binary, "pow"))
 
 
 @_numeric(divmod, np.divmod)
@@ -219,26 +171,26 @@ def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
     return (binary(env, "floordiv", left, right, node), binary(env, "mod", left, right, node))
 
 
-def _integral(spelling: str, env: Environment, node: ast.Call, x: Atom) -> Atom:
+def _integral(name: str, env: Environment, node: ast.Call, x: Atom) -> Atom:
     if x.kind == "float":
-        x = apply(env, by_spelling(spelling), (x,), node)
+        x = apply(env, name, (x,), node)
     return env.convert(x, "int", node)
 
 
 for _function in (math.floor, math.ceil, math.trunc):
-    _numeric(_function)(partial(_integral, f"numpy.{_function.__name__}"))
+    _numeric(_function)(partial(_integral, _function.__name__))
 
 
 @_builtin(round)
 def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):
-        return _integral("numpy.rint", env, node, as_scalar(env, value, node))
+        return _integral("rint", env, node, as_scalar(env, value, node))
     if not isinstance(ndigits, Const):
         env.fail(node, "the number of digits must be known when the kernel is compiled")
     if not abs(ndigits.value) <= 300:
         env.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
     x, scale = as_scalar(env, value, node), number(10.0 ** float(ndigits.value))
-    scaled = apply(env, by_spelling("numpy.rint"), (binary(env, "mul", x, scale, node),), node)
+    scaled = apply(env, "rint", (binary(env, "mul", x, scale, node),), node)
     return binary(env, "div", scaled, scale, node)
 
 
@@ -282,8 +234,8 @@ for _bits in (8, 16, 32):
 @_numeric(math.hypot)
 def _hypot(env: Environment, node: ast.Call, *sides: Atom) -> Value:
     if len(sides) < 2:
-        return apply(env, by_spelling("math.fabs"), sides or (Const(0.0, "float"),), node)
-    return functools.reduce(lambda length, side: apply(env, by_spelling("numpy.hypot"), (length, side), node), sides)
+        return apply(env, "fabs", sides or (Const(0.0, "float"),), node)
+    return functools.reduce(lambda length, side: apply(env, "hypot", (length, side), node), sides)
 
 
 # --- tuples and their items ------------------------------------------------------------------------------------------

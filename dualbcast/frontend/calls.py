@@ -146,7 +146,7 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
         return folded
     places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
     numbers = tuple(as_scalar(env, arg, at) for arg, at in zip(args, places, strict=True))
-    return apply(env, rule, numbers, node)
+    return apply(env, rule.name, numbers, node)
 
 
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:

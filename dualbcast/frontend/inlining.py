@@ -78,12 +78,7 @@ def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, nod
 
 
 def bind(
-    env: Environment,
-    node: FunctionNode,
-    name: str,
-    arguments: Arguments,
-    defaults: dict[str, Value],
-    at: ast.AST,
+    env: Environment, node: FunctionNode, name: str, arguments: Arguments, defaults: dict[str, Value], at: ast.AST
 ) -> Bindings:
     """Python's binding of arguments to parameters."""
     spec, (args, keywords) = node.args, arguments

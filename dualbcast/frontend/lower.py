@@ -99,7 +99,7 @@ def _lower_function(
     try:
         if isinstance(meaning, Rule):
             numbers = tuple(as_scalar(env, value, node) for value in values)
-            value: Value = apply(env, meaning, numbers, node)
+            value: Value = apply(env, meaning.name, numbers, node)
         else:
             value = lower_body(env, frame, node)
     except RecursionError:

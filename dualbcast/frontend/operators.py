@@ -10,17 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import (
-    as_scalar,
-    binary,
-    call_method,
-    chain,
-    comparison,
-    equal,
-    logical,
-    truth,
-    unary,
-)
+from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.paths import branch, close_branch
@@ -41,33 +31,35 @@ from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRU
 
 # Operations so cheap and total that running them early costs less than a branch.
 _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
-# Operators by their names in the IR. The methods by which classes define them have the same names, such as `__add__`,
-# or `__radd__` for the right operand, but for those in `_METHODS`.
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "bitand",
-    ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-    ast.USub: "neg",
-    ast.UAdd: "pos",
-    ast.Invert: "invert",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-}
-_METHODS = {"div": "truediv", "bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "lshift", "shr": "rshift"}
+# Each operator's syntax, its name in the IR, its name in the module `operator`, and NumPy's names. The methods by which
+# classes define it are named as in `operator`, such as `__and__`, or `__rand__` for the right operand.
+OPERATORS: list[tuple[type[ast.AST], str, str, str]] = [
+    (ast.Add, "add", "add", "add"),
+    (ast.Sub, "sub", "sub", "subtract"),
+    (ast.Mult, "mul", "mul", "multiply"),
+    (ast.Div, "div", "truediv", "divide true_divide"),
+    (ast.FloorDiv, "floordiv", "floordiv", ""),
+    (ast.Mod, "mod", "mod", "mod"),
+    (ast.Pow, "pow", "pow", ""),
+    (ast.MatMult, "matmul", "matmul", ""),
+    (ast.BitAnd, "bitand", "and_", "bitwise_and"),
+    (ast.BitOr, "bitor", "or_", "bitwise_or"),
+    (ast.BitXor, "bitxor", "xor", "bitwise_xor"),
+    (ast.LShift, "shl", "lshift", "left_shift"),
+    (ast.RShift, "shr", "rshift", "right_shift"),
+    (ast.Lt, "lt", "lt", "less"),
+    (ast.LtE, "le", "le", "less_equal"),
+    (ast.Gt, "gt", "gt", "greater"),
+    (ast.GtE, "ge", "ge", "greater_equal"),
+    (ast.Eq, "eq", "eq", "equal"),
+    (ast.NotEq, "ne", "ne", "not_equal"),
+    (ast.Not, "not", "not_", "logical_not"),
+    (ast.USub, "neg", "neg", "negative"),
+    (ast.UAdd, "pos", "pos", "positive"),
+    (ast.Invert, "invert", "invert", "invert"),
+]
+_NAMES = {syntax: name for syntax, name, _, _ in OPERATORS}
+_METHODS = {syntax: method.rstrip("_") for syntax, _, method, _ in OPERATORS}
 
 _If = TypeVar("_If", ast.If, ast.IfExp)
 
@@ -75,9 +67,9 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
     """An operator with two operands."""
-    left, right, name = expression(env, node.left), expression(env, node.right), _OPERATORS[type(node.op)]
+    left, right, name = expression(env, node.left), expression(env, node.right), _NAMES[type(node.op)]
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
-        own = call_method(env, first, f"{prefix}{_METHODS.get(name, name)}__", second, node=node)
+        own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
         if own is not None:
             return own
     if name == "add" and is_sequence(left) and is_sequence(right):
@@ -101,9 +93,9 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         return unary(env, "not", condition(env, node.operand), node)
-    value, name = expression(env, node.operand), _OPERATORS[type(node.op)]
-    own = call_method(env, value, f"__{name}__", node=node)
-    return unary(env, name, value, node) if own is None else own
+    value = expression(env, node.operand)
+    own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
+    return unary(env, _NAMES[type(node.op)], value, node) if own is None else own
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -126,11 +118,7 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 
 def _compare_two(
-    env: Environment,
-    operator: ast.cmpop,
-    one: tuple[Value, ast.expr],
-    two: tuple[Value, ast.expr],
-    node: ast.Compare,
+    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
 ) -> Atom:
     (left, left_node), (right, right_node) = one, two
     if isinstance(operator, ast.Is | ast.IsNot):
@@ -141,7 +129,7 @@ def _compare_two(
         test = equal(env, left, right, node)
     else:
         numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-        return comparison(env, _OPERATORS[type(operator)], *numbers, node)
+        return binary(env, _NAMES[type(operator)], *numbers, node)
     return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 

@@ -197,11 +197,7 @@ def _match(env: Environment, stmt: ast.Match, rest: Rest) -> bool | None:
 
 
 def _cases(
-    env: Environment,
-    subject: Value,
-    cases: list[ast.match_case],
-    rest: Rest,
-    ruled_out: tuple[bool, ...] = (),
+    env: Environment, subject: Value, cases: list[ast.match_case], rest: Rest, ruled_out: tuple[bool, ...] = ()
 ) -> bool | None:
     """Lower the remaining cases; `ruled_out` has the truth values that earlier cases have matched."""
     if not cases:
@@ -302,10 +298,7 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
     names = getattr(kind.object, "__match_args__", ())
     if len(pattern.patterns) > len(names):
         env.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
-    named = [
-        *zip(names, pattern.patterns, strict=False),
-        *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
-    ]
+    named = [*zip(names, pattern.patterns, strict=False), *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True)]
     items: list[tuple[ast.pattern, Value]] = []
     for name, part in named:
         if not isinstance(value, Record) or name not in value.fields:

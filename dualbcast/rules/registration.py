@@ -142,7 +142,9 @@ def rule(
     callables = [each for each in (function, *spellings) if each is not None and not isinstance(each, str)]
     dotted = tuple(spelling for spelling in spellings if isinstance(spelling, str))
     if _check is None:
-        _add(row, callables, dotted)
+        RULES[name] = row
+        FUNCTIONS[name] = functools.partial(_computed, row)
+        _enter(row, callables, dotted)
     else:
         for spelling in dotted:
             _require_spelling(spelling)
@@ -175,25 +177,11 @@ def customise(
 def alias(function: Callable[..., Any], *spellings: str) -> None:
     """Let the callables of these names mean `function`, which is inlined and differentiated as user code is."""
     ALIASES.update(dict.fromkeys(spellings, function))
-    _add(function, [function], spellings)
+    _enter(function, [function], spellings)
 
 
-def forget(row: Rule) -> None:
-    """Remove a user's row from the table, with all its spellings."""
-    del RULES[row.name]
-    for spelling in row.spellings:
-        if BY_SPELLING.get(spelling) is row:
-            del BY_SPELLING[spelling]
-    for each, meaning in meanings():
-        if meaning is row:
-            set_meaning(each, None)
-
-
-def _add(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
-    """Give callables and dotted names a meaning of the library's; they have no other meaning yet."""
-    if isinstance(meaning, Rule):
-        RULES[meaning.name] = meaning
-        FUNCTIONS[meaning.name] = functools.partial(_computed, meaning)
+def _enter(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
+    """Give callables and dotted names a meaning."""
     BY_SPELLING.update(dict.fromkeys(spellings, meaning))
     for each in callables:
         set_meaning(each, meaning)
@@ -204,39 +192,36 @@ def _add_users(
 ) -> None:
     """Add a user's row, which replaces one of the same name; if `check` refuses it, nothing changes."""
     resolved = [(spelling, resolve(spelling)) for spelling in spellings]
-    replaced = _replaced_rows(row, resolved, callables)
+    replaced: set[Rule] = set()
+    for named, old in [
+        *((spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in resolved),
+        *((each, lookup(each)) for each in callables),
+    ]:
+        if isinstance(old, Rule) and old.by_user and old.label == row.label:
+            replaced.add(old)
+        elif old is not None:
+            raise ArgumentError(f"{_called(named)} has a meaning in kernels already: {_called(old)}")
     callables = [*callables, *(each for _, each in resolved if each is not None)]
-    old_spellings = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
+    old_spellings = dict(BY_SPELLING)
+    # The function of a rule that is replaced keeps its meaning, for the kernels that call it.
     old_meanings = [(each, old) for each, old in meanings() if old in replaced and each is not old.function]
     old_meanings += [(each, lookup(each)) for each in callables]
-    RULES[row.name] = row
-    for spelling in old_spellings:
-        del BY_SPELLING[spelling]
+    for spelling, old in old_spellings.items():
+        if old in replaced:
+            del BY_SPELLING[spelling]
     for each, _ in old_meanings:
         set_meaning(each, None)
-    BY_SPELLING.update(dict.fromkeys(spellings, row))
-    for each in callables:
-        set_meaning(each, row)
+    RULES[row.name] = row
+    _enter(row, callables, spellings)
     try:
         check(row, callables)
     except BaseException:
-        forget(row)
+        del RULES[row.name]
+        BY_SPELLING.clear()
         BY_SPELLING.update(old_spellings)
         for each, old in old_meanings:
             set_meaning(each, old)
         raise
-
-
-def _replaced_rows(row: Rule, resolved: list[tuple[str, Any]], callables: list[Any]) -> set[Rule]:
-    """The user's rows that a row of the same name replaces; an error if a callable has another meaning."""
-    rows: set[Rule] = set()
-    present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in resolved]
-    for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
-        if isinstance(old, Rule) and old.by_user and old.label == row.label:
-            rows.add(old)
-        elif old is not None:
-            raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
-    return rows
 
 
 def _computed(row: Rule, *args: float) -> Any:
