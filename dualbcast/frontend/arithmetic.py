@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import FunctionType
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
+    Arguments,
     Closure,
     Derived,
     Keywords,
@@ -16,12 +17,9 @@ from dualbcast.frontend.values import (
     Record,
     Static,
     Value,
-    by_position,
     describe,
     is_function,
     is_sequence,
-    items_like,
-    type_of,
 )
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
@@ -45,7 +43,7 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
         return number(int(value.object) if isinstance(value.object, int) else float(value.object))
     env.merged(value, node)
     instead = "a number"
-    if isinstance(value, tuple):
+    if isinstance(value, Record):
         instead = "one item of it"
     elif is_function(value):
         instead = "a call of it"
@@ -65,7 +63,7 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
 
 def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     match value:
-        case tuple() | Keywords():
+        case Record() | Keywords():
             return TRUE if value else FALSE
         case Closure() | Partial() | Derived():
             return TRUE
@@ -80,7 +78,7 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
-    return inline(env, method, by_position(value, *args), node)
+    return inline(env, method, Arguments((value, *args)), node)
 
 
 # --- functions of the rule table -------------------------------------------------------------------------------------
@@ -117,13 +115,13 @@ def with_custom_derivative(
         numbers.append(arg)
     if not any(isinstance(arg, Var) for arg in numbers):
         return value
-    if isinstance(value, tuple):
+    if isinstance(value, Record):
         if custom.partials is not None:
             problem = f"{custom.label}() returns a tuple of {len(value)}"
             env.fail(
                 node, f"{problem}, and custom partials are for a function of one number", "a function for each output"
             )
-        return items_like(value, [with_custom_derivative(env, custom, item, given, node) for item in value])
+        return value.like(with_custom_derivative(env, custom, item, given, node) for item in value)
     result = as_scalar(env, value, node)
     if custom.partials is not None and any(arg.kind == "float" for arg in numbers):
         result = env.convert(result, "float", node)
@@ -248,32 +246,26 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
         return binary(env, "eq", left, right, node)
-    if isinstance(left, tuple) and isinstance(right, tuple):
+    if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
             return binary(env, "eq", as_scalar(env, value, node), other, node)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
-    if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
+    if isinstance(left, Static | Record) or isinstance(right, Static | Record):
         return FALSE
     env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
 
 
-def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, ...], node: ast.AST) -> Atom:
+def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
     for one, two in ((left, right), (right, left)):
         own = call_method(env, one, "__eq__", two, node=node)
         if own is not None:
             return truth(env, own, node)
-    if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
+    if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
     return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)
-
-
-def _family(value: tuple[Value, ...]) -> type:
-    """The class that a tuple must share with another to be equal to it."""
-    kind = type_of(value)
-    return tuple if issubclass(kind, tuple) else kind
 
 
 def select(env: Environment, test: Atom, then: Atom, orelse: Atom, node: ast.AST) -> Atom:

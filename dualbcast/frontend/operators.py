@@ -14,19 +14,7 @@ from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain,
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.paths import branch, close_branch
-from dualbcast.frontend.values import (
-    CHOICE,
-    Range,
-    Record,
-    Static,
-    Unassigned,
-    Value,
-    describe,
-    is_list,
-    is_sequence,
-    object_of,
-    same,
-)
+from dualbcast.frontend.values import CHOICE, Range, Record, Static, Unassigned, Value, describe, is_sequence, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
 
 # Operations so cheap and total that running them early costs less than a branch.
@@ -73,16 +61,14 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
         if own is not None:
             return own
     if name == "add" and is_sequence(left) and is_sequence(right):
-        if is_list(left) != is_list(right):
+        if left.family is not right.family:
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
-        joined = (*sequence(env, left, node.left), *sequence(env, right, node.right))
-        return Record(list, joined) if is_list(left) else joined
+        return Record(left.family, (*left, *right))
     if name == "mul":
         for items, count in ((left, right), (right, left)):
             if is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                 check_length(env, len(items) * int(count.value), node)
-                repeated = sequence(env, items, node) * int(count.value)
-                return Record(list, repeated) if is_list(items) else repeated
+                return Record(items.family, tuple(items) * int(count.value))
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -143,9 +129,9 @@ def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> At
 
 def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
-        if not isinstance(item, Static | Const):
-            env.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
-        return TRUE if env.evaluate(node, lambda: object_of(item) in container.object) else FALSE
+        problem = f"whether {describe(container)} has a number depends on the data"
+        known = env.known_object(item, node, problem, "a tuple of numbers")
+        return TRUE if env.evaluate(node, lambda: known in container.object) else FALSE
     if isinstance(container, Range) and isinstance(item, Const) and item.kind != "float":
         inside = container.known()
         if inside is not None:
@@ -193,17 +179,16 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
     after = frame.bindings
     both_tests = isinstance(other, Atom) and other.kind == "bool" and test == first
     assigns = any(name not in before or not same(before[name], value) for name, value in after.items())
-    if both_tests and not assigns and all(map(_is_cheap, block)):
+    is_cheap = all(
+        isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP for stmt in block
+    )
+    if both_tests and not assigns and is_cheap:
         assert isinstance(other, Atom)
         env.block.extend(block)
         return logical(env, name, test, other, node=node)
     ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
     close_branch(env, test, node, ends if name == "and" else ends[::-1])
     return _chosen(env, node)
-
-
-def _is_cheap(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
 
 
 # --- conditional expressions -----------------------------------------------------------------------------------------

@@ -16,25 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast import arithmetic, special
-from dualbcast.rules.curvatures import (
-    acosh_slope,
-    asin_slope,
-    asinh_slope,
-    atan2_slope,
-    atan_slope,
-    atanh_slope,
-    bell,
-    cbrt_slope,
-    cosine,
-    logistic,
-    logit_slope,
-    power_slope,
-    share_of_two,
-    sigmoid_slope,
-    sine,
-    tanh_slope,
-    tgamma_slope,
-)
+from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, rule
 from dualbcast.rules.table import CUSTOMS, REAL, Custom
 
@@ -89,7 +71,7 @@ def _rule(name: str, partials: Callable[..., Any], spellings: str = "", **parts:
 # --- powers, exponentials, logarithms ------------------------------------------------------------------------------
 
 _rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt numpy.sqrt", domain=(POSITIVE,))
-_rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt numpy.cbrt scipy.special.cbrt")
+_rule("cbrt", lambda x, y: (curvatures.cbrt_slope(y),), "math.cbrt numpy.cbrt scipy.special.cbrt")
 _rule("exp", lambda x, y: (y,), "math.exp numpy.exp")
 _rule("exp2", lambda x, y: (y * LN2,), "math.exp2 numpy.exp2 scipy.special.exp2")
 _rule("expm1", lambda x, y: (math.exp(x),), "math.expm1 numpy.expm1 scipy.special.expm1")
@@ -105,7 +87,7 @@ _rule(
         (0.0 if x == 0 else p / x)
         if p == 0
         else (
-            power_slope(x, p, y)
+            curvatures.power_slope(x, p, y)
             if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
             else p * math.pow(x, p - 1.0)
         ),
@@ -122,19 +104,19 @@ _rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), domain=(POSITIVE,)
 _rule("inverse_root_cubed", lambda x, y: (-1.5 * y / (x + 0.0),), domain=(POSITIVE,))
 _rule(
     "hypot",
-    lambda a, b, y: (0.0 if y == 0 else cosine(a, b), 0.0 if y == 0 else sine(a, b)),
+    lambda a, b, y: (0.0 if y == 0 else curvatures.cosine(a, b), 0.0 if y == 0 else curvatures.sine(a, b)),
     "math.hypot numpy.hypot",
     kinks=(((0.0, 0.0), (0.0, 0.0)),),
 )
 _rule(
     "logaddexp",
-    lambda a, b, y: (logistic(special.gap(a, b)), logistic(special.gap(b, a))),
+    lambda a, b, y: (curvatures.logistic(special.gap(a, b)), curvatures.logistic(special.gap(b, a))),
     "numpy.logaddexp",
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
 _rule(
     "logaddexp2",
-    lambda a, b, y: (share_of_two(special.gap(a, b)), share_of_two(special.gap(b, a))),
+    lambda a, b, y: (curvatures.share_of_two(special.gap(a, b)), curvatures.share_of_two(special.gap(b, a))),
     "numpy.logaddexp2",
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
@@ -155,41 +137,41 @@ _rule(
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
-_rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit")
-_rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus")
-_rule("log_sigmoid", lambda x, y: (logistic(-x),), "scipy.special.log_expit")
-_rule("logit", lambda x, y: (logit_slope(x),), "scipy.special.logit", domain=((1e-3, 0.999),))
+_rule("sigmoid", lambda x, y: (curvatures.sigmoid_slope(x, y),), "scipy.special.expit")
+_rule("softplus", lambda x, y: (curvatures.logistic(x),), "scipy.special.softplus")
+_rule("log_sigmoid", lambda x, y: (curvatures.logistic(-x),), "scipy.special.log_expit")
+_rule("logit", lambda x, y: (curvatures.logit_slope(x),), "scipy.special.logit", domain=((1e-3, 0.999),))
 
 # --- circular and hyperbolic functions -----------------------------------------------------------------------------
 
 _rule("sin", lambda x, y: (math.cos(x),), "math.sin numpy.sin")
 _rule("cos", lambda x, y: (-math.sin(x),), "math.cos numpy.cos")
 _rule("tan", lambda x, y: (1.0 + y * y,), "math.tan numpy.tan", domain=((-1.5, 1.5),))
-_rule("asin", lambda x, y: (asin_slope(x),), "math.asin numpy.arcsin", domain=(INSIDE_ONE,))
-_rule("acos", lambda x, y: (-asin_slope(x),), "math.acos numpy.arccos", domain=(INSIDE_ONE,))
-_rule("atan", lambda x, y: (atan_slope(x),), "math.atan numpy.arctan")
+_rule("asin", lambda x, y: (curvatures.asin_slope(x),), "math.asin numpy.arcsin", domain=(INSIDE_ONE,))
+_rule("acos", lambda x, y: (-curvatures.asin_slope(x),), "math.acos numpy.arccos", domain=(INSIDE_ONE,))
+_rule("atan", lambda x, y: (curvatures.atan_slope(x),), "math.atan numpy.arctan")
 _rule(
     "atan2",
     # At the origin the limit depends on the direction: NaN.
-    lambda a, b, y: (atan2_slope(a, b), -atan2_slope(b, a)),
+    lambda a, b, y: (curvatures.atan2_slope(a, b), -curvatures.atan2_slope(b, a)),
     "math.atan2 numpy.arctan2",
     kinks=(((0.0, 0.0), (math.nan, math.nan)),),
 )
 _rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh numpy.sinh")
 _rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh numpy.cosh")
-_rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh numpy.tanh")
-_rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh numpy.arcsinh")
-_rule("acosh", lambda x, y: (acosh_slope(x),), "math.acosh numpy.arccosh", domain=((1.001, 50.0),))
-_rule("atanh", lambda x, y: (atanh_slope(x),), "math.atanh numpy.arctanh", domain=(INSIDE_ONE,))
+_rule("tanh", lambda x, y: (curvatures.tanh_slope(x, y),), "math.tanh numpy.tanh")
+_rule("asinh", lambda x, y: (curvatures.asinh_slope(x),), "math.asinh numpy.arcsinh")
+_rule("acosh", lambda x, y: (curvatures.acosh_slope(x),), "math.acosh numpy.arccosh", domain=((1.001, 50.0),))
+_rule("atanh", lambda x, y: (curvatures.atanh_slope(x),), "math.atanh numpy.arctanh", domain=(INSIDE_ONE,))
 _rule("sinc", lambda x, y: (special.sinc_slope(x, y),), "numpy.sinc", domain=(NEAR,), kinks=(((0.0,), (0.0,)),))
 
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 
-_rule("erf", lambda x, y: (ERF_SLOPE * bell(x),), "math.erf scipy.special.erf", domain=(NEAR,))
-_rule("erfc", lambda x, y: (-ERF_SLOPE * bell(x),), "math.erfc scipy.special.erfc", domain=(NEAR,))
+_rule("erf", lambda x, y: (ERF_SLOPE * curvatures.bell(x),), "math.erf scipy.special.erf", domain=(NEAR,))
+_rule("erfc", lambda x, y: (-ERF_SLOPE * curvatures.bell(x),), "math.erfc scipy.special.erfc", domain=(NEAR,))
 _rule("erfinv", lambda x, y: (math.exp(y * y) / ERF_SLOPE,), "scipy.special.erfinv", domain=(INSIDE_ONE,))
 _rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma scipy.special.gammaln", domain=((0.1, 30.0),))
-_rule("tgamma", lambda x, y: (tgamma_slope(x, y),), "math.gamma scipy.special.gamma", domain=((0.1, 15.0),))
+_rule("tgamma", lambda x, y: (curvatures.tgamma_slope(x, y),), "math.gamma scipy.special.gamma", domain=((0.1, 15.0),))
 _rule(
     "digamma", lambda x, y: (special.polygamma(1, x),), "scipy.special.digamma scipy.special.psi", domain=((0.1, 30.0),)
 )
