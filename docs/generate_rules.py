@@ -33,7 +33,7 @@ def partials(row: Rule | Custom) -> tuple[list[str], list[str]]:
     assert isinstance(node, ast.Lambda)
     names = [parameter.arg for parameter in node.args.args]
     body = node.body.elts if isinstance(node.body, ast.Tuple) else [node.body]
-    return names, [ast.unparse(part) for part in body]
+    return names, [ast.unparse(part).replace("curvatures.", "") for part in body]
 
 
 def table_row(row: Rule) -> str:

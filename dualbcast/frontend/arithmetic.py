@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from types import FunctionType
-from typing import Any
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
+    Arguments,
     Closure,
     Derived,
     Keywords,
@@ -17,20 +17,17 @@ from dualbcast.frontend.values import (
     Record,
     Static,
     Value,
-    by_position,
     describe,
     is_function,
     is_sequence,
-    items_like,
-    type_of,
 )
-from dualbcast.ir.nodes import BITWISE, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
+from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
-from dualbcast.rules.table import RULES, Custom, Rule, by_spelling
+from dualbcast.rules.table import RULES, Custom
 
-# The operations that Python defines for floats by other functions than for integers.
-_OF_FLOATS = {"floordiv": "numpy.floor_divide", "mod": "numpy.remainder"}
+# The operations that Python defines for floats by other functions than for integers, which have rules.
+_OF_FLOATS = {"floordiv": "floor_divide", "mod": "modulo"}
 # No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
 
@@ -46,7 +43,7 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
         return number(int(value.object) if isinstance(value.object, int) else float(value.object))
     env.merged(value, node)
     instead = "a number"
-    if isinstance(value, tuple):
+    if isinstance(value, Record):
         instead = "one item of it"
     elif is_function(value):
         instead = "a call of it"
@@ -66,7 +63,7 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
 
 def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     match value:
-        case tuple() | Keywords():
+        case Record() | Keywords():
             return TRUE if value else FALSE
         case Closure() | Partial() | Derived():
             return TRUE
@@ -81,30 +78,29 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
-    return inline(env, method, by_position(value, *args), node)
+    return inline(env, method, Arguments((value, *args)), node)
 
 
 # --- functions of the rule table -------------------------------------------------------------------------------------
 
 
-def apply(env: Environment, meaning: Rule | Callable[..., Any], args: tuple[Atom, ...], node: ast.AST) -> Atom:
+def apply(env: Environment, name: str, args: tuple[Atom, ...], node: ast.AST) -> Atom:
     """A function of the rule table on numbers."""
-    if not isinstance(meaning, Rule):
-        assert isinstance(meaning, FunctionType)
-        return as_scalar(env, inline(env, meaning, by_position(*args), node), node)
-    if meaning.name == "pow":
+    rule = RULES[name]
+    if name == "pow":
         if isinstance(args[1], Const) and _is_whole(args[1].value) and abs(args[1].value) <= LARGEST_PRODUCT:
             return power(env, args[0], args[1], node)
-        faster = _instead_of_pow(*args)
-        if faster is not None:
-            return apply(env, *faster, node)
+        if args[0] == Const(2.0, "float") or args[0] == Const(2, "int"):
+            return apply(env, "exp2", args[1:], node)
+        if isinstance(args[1], Const) and args[1].value in ROOTS:
+            return apply(env, ROOTS[args[1].value], args[:1], node)
     numbers: list[Atom] = []
     for position, arg in enumerate(args):
-        is_integer = position in meaning.integer
+        is_integer = position in rule.integer
         if is_integer and arg.kind == "float":
-            env.fail(node, f"argument {position + 1} of {meaning.label}() must be an integer", "int(x)")
+            env.fail(node, f"argument {position + 1} of {rule.label}() must be an integer", "int(x)")
         numbers.append(env.convert(arg, "int" if is_integer else "float", node))
-    return env.op(meaning.name, *numbers, kind="float", node=node)
+    return env.op(name, *numbers, kind="float", node=node)
 
 
 def with_custom_derivative(
@@ -119,13 +115,13 @@ def with_custom_derivative(
         numbers.append(arg)
     if not any(isinstance(arg, Var) for arg in numbers):
         return value
-    if isinstance(value, tuple):
+    if isinstance(value, Record):
         if custom.partials is not None:
             problem = f"{custom.label}() returns a tuple of {len(value)}"
             env.fail(
                 node, f"{problem}, and custom partials are for a function of one number", "a function for each output"
             )
-        return items_like(value, [with_custom_derivative(env, custom, item, given, node) for item in value])
+        return value.like(with_custom_derivative(env, custom, item, given, node) for item in value)
     result = as_scalar(env, value, node)
     if custom.partials is not None and any(arg.kind == "float" for arg in numbers):
         result = env.convert(result, "float", node)
@@ -137,8 +133,13 @@ def with_custom_derivative(
 
 
 def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
-    """Python's arithmetic on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
+    """Python's operator on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
     kind = join(left.kind, right.kind)
+    if name in COMPARISONS:
+        # An integer that is not known is compared as a float, as in NumPy.
+        if not (isinstance(left, Const) and isinstance(right, Const)):
+            left, right = env.convert(left, kind, node), env.convert(right, kind, node)
+        return logical(env, name, left, right, node=node)
     if name in BITWISE:
         return _bitwise(env, name, left, right, kind, node)
     if name == "matmul":
@@ -149,7 +150,7 @@ def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) 
         kind = "int"
     if name in _OF_FLOATS:
         if kind == "float":
-            return apply(env, by_spelling(_OF_FLOATS[name]), (left, right), node)
+            return apply(env, _OF_FLOATS[name], (left, right), node)
         if right == Const(0, "int"):
             env.fail(node, "an integer division by zero")
     return _of_kind(env, name, "float" if name == "div" else kind, left, right, node=node)
@@ -194,19 +195,11 @@ def power(env: Environment, base: Atom, exponent: Atom, node: ast.AST) -> Atom:
             return env.emit(Op(INVERSE_POWERS[-count].name, (quotient, base), "float", env.locate(node)), node)
         if count == 0:
             return Const(1.0, "float") if kind == "float" else Const(1, "int")
-    return apply(env, by_spelling("numpy.power"), (base, exponent), node)
+    return apply(env, "pow", (base, exponent), node)
 
 
 def _is_whole(exponent: float) -> bool:
     return exponent == int(exponent if abs(exponent) < _LARGE_EXPONENT else 0)
-
-
-def _instead_of_pow(base: Atom, exponent: Atom) -> tuple[Rule, tuple[Atom, ...]] | None:
-    """A faster function with the values of pow, if the base is 2 or the exponent is that of a root."""
-    if base == Const(2.0, "float") or base == Const(2, "int"):
-        return RULES["exp2"], (exponent,)
-    row = ROOTS.get(exponent.value) if isinstance(exponent, Const) else None
-    return None if row is None else (RULES[row], (base,))
 
 
 def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST) -> Atom:
@@ -231,15 +224,7 @@ def unary(env: Environment, name: str, value: Value, node: ast.AST) -> Atom:
     return env.convert(x, kind, node) if name == "pos" else _of_kind(env, "neg", kind, x, node=node)
 
 
-# --- comparisons and choices -----------------------------------------------------------------------------------------
-
-
-def comparison(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
-    """Python's comparison of two numbers; an integer that is not known is compared as a float, as in NumPy."""
-    if not (isinstance(left, Const) and isinstance(right, Const)):
-        kind = join(left.kind, right.kind)
-        left, right = env.convert(left, kind, node), env.convert(right, kind, node)
-    return logical(env, name, left, right, node=node)
+# --- truth values and choices ----------------------------------------------------------------------------------------
 
 
 def logical(env: Environment, name: str, *args: Atom, node: ast.AST) -> Atom:
@@ -260,33 +245,27 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(left, node)
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
-        return comparison(env, "eq", left, right, node)
-    if isinstance(left, tuple) and isinstance(right, tuple):
+        return binary(env, "eq", left, right, node)
+    if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
-            return comparison(env, "eq", as_scalar(env, value, node), other, node)
+            return binary(env, "eq", as_scalar(env, value, node), other, node)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
-    if isinstance(left, Static | tuple) or isinstance(right, Static | tuple):
+    if isinstance(left, Static | Record) or isinstance(right, Static | Record):
         return FALSE
     env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
 
 
-def _equal_items(env: Environment, left: tuple[Value, ...], right: tuple[Value, ...], node: ast.AST) -> Atom:
+def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
     for one, two in ((left, right), (right, left)):
         own = call_method(env, one, "__eq__", two, node=node)
         if own is not None:
             return truth(env, own, node)
-    if _family(left) is not _family(right) or len(left) != len(right) or issubclass(_family(left), Iterator):
+    if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
     return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)
-
-
-def _family(value: tuple[Value, ...]) -> type:
-    """The class that a tuple must share with another to be equal to it."""
-    kind = type_of(value)
-    return tuple if issubclass(kind, tuple) else kind
 
 
 def select(env: Environment, test: Atom, then: Atom, orelse: Atom, node: ast.AST) -> Atom:

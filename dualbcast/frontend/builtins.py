@@ -16,42 +16,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualbcast.frontend.arithmetic import (
-    apply,
-    as_scalar,
-    binary,
-    chain,
-    comparison,
-    logical,
-    power,
-    select,
-    truth,
-    unary,
-)
+from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
-from dualbcast.frontend.operators import choose
-from dualbcast.frontend.values import Range, Record, Static, Value, by_position, is_instance
+from dualbcast.frontend.operators import OPERATORS, choose
+from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.ir.simplification import number
-from dualbcast.rules.table import by_spelling
 
-ZERO = Const(0, "int")
+ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
 _Numeric = TypeVar("_Numeric", bound=Callable[..., Value])
 
-# The lowerings of calls: each takes (env, node) and the arguments. Those of functions in `NUMERIC` take numbers only.
+# The lowerings of calls: each takes (env, node) and the arguments, of which those after `/` may be given by name. Those
+# of functions in `NUMERIC` take numbers only.
 BUILTINS: dict[Any, Callable[..., Value]] = {}
 NUMERIC: set[Any] = set()
-# The keywords that may be given; all other arguments are positional.
-KEYWORDS: dict[Any, frozenset[str]] = {
-    **{function: frozenset({"start"}) for function in (sum, math.prod, enumerate)},
-    **{function: frozenset({"default", "key"}) for function in (min, max)},
-    zip: frozenset({"strict"}),
-    sorted: frozenset({"reverse"}),
-    round: frozenset({"ndigits"}),
-}
-
-
 _builtin = partial(register, BUILTINS)
 
 
@@ -62,79 +41,45 @@ def _numeric(*functions: Any) -> Callable[[_Numeric], _Numeric]:
 
 
 @_numeric(abs, np.absolute)
-def _abs(env: Environment, node: ast.Call, x: Atom) -> Value:
+def _abs(env: Environment, node: ast.Call, x: Atom, /) -> Value:
     if x.kind == "float":
-        return apply(env, by_spelling("math.fabs"), (x,), node)
+        return apply(env, "fabs", (x,), node)
     x = env.convert(x, "int", node)
-    is_negative = comparison(env, "lt", x, ZERO, node)
+    is_negative = binary(env, "lt", x, ZERO, node)
     return select(env, is_negative, unary(env, "neg", x, node), x, node)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def _binary(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
+def _binary(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom, /) -> Value:
     return binary(env, name, left, right, node)
 
 
-def _comparison(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
-    return comparison(env, name, left, right, node)
-
-
-def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
     return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
 
 
-def _unary(name: str, env: Environment, node: ast.Call, value: Value) -> Value:
+def _unary(name: str, env: Environment, node: ast.Call, value: Value, /) -> Value:
     return unary(env, name, value, node)
 
 
-# The operators by their names in the IR, and their names in NumPy and in the module `operator`.
-_SPELLINGS: dict[Any, dict[str, str]] = {
-    _binary: {
-        "add": "add",
-        "sub": "subtract sub",
-        "mul": "multiply mul",
-        "div": "divide true_divide truediv",
-        "mod": "mod",
-        "floordiv": "floordiv",
-        "bitand": "bitwise_and and_",
-        "bitor": "bitwise_or or_",
-        "bitxor": "bitwise_xor xor",
-        "shl": "left_shift lshift",
-        "shr": "right_shift rshift",
-    },
-    _comparison: {
-        "lt": "less lt",
-        "le": "less_equal le",
-        "gt": "greater gt",
-        "ge": "greater_equal ge",
-        "eq": "equal eq",
-        "ne": "not_equal ne",
-    },
-    _logical: {"and": "logical_and", "or": "logical_or", "ne": "logical_xor"},
-    _unary: {"not": "logical_not not_", "neg": "negative neg", "pos": "positive pos", "invert": "invert"},
-}
-for _lowering, _names in _SPELLINGS.items():
-    for _operation, _spelled in _names.items():
-        _functions = [getattr(_module, _name, None) for _module in (np, operator) for _name in _spelled.split()]
-        _enter = _numeric if _lowering in (_binary, _comparison) else _builtin
-        _enter(*filter(None, _functions))(partial(_lowering, _operation))
+for _syntax, _operation, _name, _names in OPERATORS:
+    _is_unary = issubclass(_syntax, ast.unaryop)
+    _functions = [getattr(operator, _name), *(getattr(np, _name) for _name in _names.split())]
+    (_builtin if _is_unary else _numeric)(*_functions)(partial(_unary if _is_unary else _binary, _operation))
+for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):
+    BUILTINS[_ufunc] = partial(_logical, _operation)
 
 
 @_numeric(math.log)
-def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None) -> Value:
-    log = partial(apply, env, by_spelling("numpy.log"), node=node)
+def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None, /) -> Value:
+    log = partial(apply, env, "log", node=node)
     return log((x,)) if base is None else binary(env, "div", log((x,)), log((base,)), node)
 
 
 def _extremum(
-    name: str,
-    env: Environment,
-    node: ast.Call,
-    *args: Value,
-    default: Value | None = None,
-    key: Value | None = None,
+    name: str, env: Environment, node: ast.Call, /, *args: Value, default: Value | None = None, key: Value | None = None
 ) -> Value:
     items = sequence(env, args[0], node) if len(args) == 1 else args
     if default is not None and len(args) > 1:
@@ -146,13 +91,13 @@ def _extremum(
     by_key = key is not None and key != Static(None)
 
     def measure(item: Value) -> Atom:
-        return as_scalar(env, call_value(env, key, by_position(item), node) if by_key and key else item, node)
+        return as_scalar(env, call_value(env, key, Arguments((item,)), node) if by_key and key else item, node)
 
     best, smallest = items[0], measure(items[0])
     for item in items[1:]:
         # As Python does it: the first of equal values stays, and a comparison with NaN is false.
         size = measure(item)
-        test = comparison(env, name, size, smallest, node)
+        test = binary(env, name, size, smallest, node)
         smallest = select(env, test, size, smallest, node)
         best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
     return best
@@ -167,7 +112,7 @@ BUILTINS[max] = partial(_extremum, "gt")
 
 
 def _reduction(
-    name: str, initial: int, env: Environment, node: ast.Call, items: Value, start: Value | None = None
+    name: str, initial: int, env: Environment, node: ast.Call, items: Value, /, start: Value | None = None
 ) -> Value:
     # The start is not left out: 0 + -0.0 is 0.0, as in Python.
     total = Const(initial, "int") if start is None else as_scalar(env, start, node)
@@ -183,7 +128,7 @@ BUILTINS[math.prod] = partial(_reduction, "mul", 1)
 
 
 @_builtin(sorted)
-def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = FALSE) -> Value:
+def _sorted(env: Environment, node: ast.Call, items: Value, /, *, reverse: Value = FALSE) -> Value:
     numbers = [as_scalar(env, item, node) for item in sequence(env, items, node)]
     if not isinstance(reverse, Const):
         env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
@@ -192,13 +137,13 @@ def _sorted(env: Environment, node: ast.Call, items: Value, *, reverse: Value = 
     for end in range(1, len(numbers)):
         for at in range(end, 0, -1):
             first, second = numbers[at - 1], numbers[at]
-            test = comparison(env, name, second, first, node)
+            test = binary(env, name, second, first, node)
             numbers[at - 1] = select(env, test, second, first, node)
             numbers[at] = select(env, test, first, second, node)
     return Record(list, numbers)
 
 
-def _quantifier(name: str, env: Environment, node: ast.Call, items: Value) -> Value:
+def _quantifier(name: str, env: Environment, node: ast.Call, items: Value, /) -> Value:
     return chain(env, name, (truth(env, item, node) for item in sequence(env, items, node)), node)
 
 
@@ -209,46 +154,44 @@ BUILTINS[any] = partial(_quantifier, "or")
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
-@_numeric(pow, math.pow, operator.pow)
-def _pow(env: Environment, node: ast.Call, base: Atom, exponent: Atom) -> Value:
-    return power(env, base, exponent, node)
+_numeric(pow, math.pow)(partial(_binary, "pow"))
 
 
 @_numeric(divmod, np.divmod)
-def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom) -> Value:
-    return (binary(env, "floordiv", left, right, node), binary(env, "mod", left, right, node))
+def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom, /) -> Value:
+    return Record(tuple, [binary(env, name, left, right, node) for name in ("floordiv", "mod")])
 
 
-def _integral(spelling: str, env: Environment, node: ast.Call, x: Atom) -> Atom:
+def _integral(name: str, env: Environment, node: ast.Call, x: Atom, /) -> Atom:
     if x.kind == "float":
-        x = apply(env, by_spelling(spelling), (x,), node)
+        x = apply(env, name, (x,), node)
     return env.convert(x, "int", node)
 
 
 for _function in (math.floor, math.ceil, math.trunc):
-    _numeric(_function)(partial(_integral, f"numpy.{_function.__name__}"))
+    _numeric(_function)(partial(_integral, _function.__name__))
 
 
 @_builtin(round)
-def _round(env: Environment, node: ast.Call, value: Value, ndigits: Value | None = None) -> Value:
+def _round(env: Environment, node: ast.Call, value: Value, /, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):
-        return _integral("numpy.rint", env, node, as_scalar(env, value, node))
+        return _integral("rint", env, node, as_scalar(env, value, node))
     if not isinstance(ndigits, Const):
         env.fail(node, "the number of digits must be known when the kernel is compiled")
     if not abs(ndigits.value) <= 300:
         env.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
     x, scale = as_scalar(env, value, node), number(10.0 ** float(ndigits.value))
-    scaled = apply(env, by_spelling("numpy.rint"), (binary(env, "mul", x, scale, node),), node)
+    scaled = apply(env, "rint", (binary(env, "mul", x, scale, node),), node)
     return binary(env, "div", scaled, scale, node)
 
 
 @_numeric(int, np.int64)
-def _int(env: Environment, node: ast.Call, x: Atom = ZERO) -> Value:
+def _int(env: Environment, node: ast.Call, x: Atom = ZERO, /) -> Value:
     return env.convert(x, "int", node)
 
 
 @_builtin(float, np.float64)
-def _float(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
+def _float(env: Environment, node: ast.Call, value: Value = ZERO, /) -> Value:
     if isinstance(value, Static) and isinstance(value.object, str):
         try:
             return Const(float(value.object), "float")
@@ -258,16 +201,16 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO) -> Value:
 
 
 @_builtin(bool, np.bool_)
-def _bool(env: Environment, node: ast.Call, value: Value = FALSE) -> Value:
+def _bool(env: Environment, node: ast.Call, value: Value = FALSE, /) -> Value:
     return truth(env, value, node)
 
 
 @_numeric(np.float32)
-def _float32(env: Environment, node: ast.Call, x: Atom) -> Value:
+def _float32(env: Environment, node: ast.Call, x: Atom, /) -> Value:
     return env.op("single", env.convert(x, "float", node), kind="float", node=node)
 
 
-def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, x: Atom) -> Value:
+def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, x: Atom, /) -> Value:
     """An integer of so many bits, of which the smallest is `-offset`."""
     shift = Const(offset, "int")
     shifted = binary(env, "add", env.convert(x, "int", node), shift, node)
@@ -280,34 +223,34 @@ for _bits in (8, 16, 32):
 
 
 @_numeric(math.hypot)
-def _hypot(env: Environment, node: ast.Call, *sides: Atom) -> Value:
+def _hypot(env: Environment, node: ast.Call, /, *sides: Atom) -> Value:
     if len(sides) < 2:
-        return apply(env, by_spelling("math.fabs"), sides or (Const(0.0, "float"),), node)
-    return functools.reduce(lambda length, side: apply(env, by_spelling("numpy.hypot"), (length, side), node), sides)
+        return apply(env, "fabs", sides or (Const(0.0, "float"),), node)
+    return functools.reduce(lambda length, side: apply(env, "hypot", (length, side), node), sides)
 
 
 # --- tuples and their items ------------------------------------------------------------------------------------------
 
 
 @_builtin(len)
-def _len(env: Environment, node: ast.Call, value: Value) -> Value:
+def _len(env: Environment, node: ast.Call, value: Value, /) -> Value:
     return number(len(sequence(env, value, node)))
 
 
 @_builtin(tuple)
-def _tuple(env: Environment, node: ast.Call, value: Value = ()) -> Value:
-    return sequence(env, value, node)
+def _tuple(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
+    return Record(tuple, sequence(env, value, node))
 
 
 @_builtin(list)
-def _list(env: Environment, node: ast.Call, value: Value = ()) -> Value:
+def _list(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
     return Record(list, sequence(env, value, node))
 
 
 @_builtin(isinstance)
-def _isinstance(env: Environment, node: ast.Call, value: Value, kinds: Value) -> Value:
+def _isinstance(env: Environment, node: ast.Call, value: Value, kinds: Value, /) -> Value:
     classes: list[Any] = []
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+    for kind in kinds if isinstance(kinds, Record) else (kinds,):
         known = kind.object if isinstance(kind, Static) else None
         classes += known.__args__ if isinstance(known, types.UnionType) else (known,)
     if not all(isinstance(known, type) for known in classes):
@@ -316,7 +259,7 @@ def _isinstance(env: Environment, node: ast.Call, value: Value, kinds: Value) ->
 
 
 @_builtin(math.dist)
-def _dist(env: Environment, node: ast.Call, p: Value, q: Value) -> Value:
+def _dist(env: Environment, node: ast.Call, p: Value, q: Value, /) -> Value:
     starts, ends = sequence(env, p, node), sequence(env, q, node)
     if len(starts) != len(ends):
         env.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
@@ -328,45 +271,45 @@ def _dist(env: Environment, node: ast.Call, p: Value, q: Value) -> Value:
 
 
 @_builtin(map)
-def _map(env: Environment, node: ast.Call, function: Value, *values: Value) -> Value:
+def _map(env: Environment, node: ast.Call, function: Value, /, *values: Value) -> Value:
     rows = zip(*(sequence(env, value, node) for value in values), strict=False)
-    return Record(map, [call_value(env, function, by_position(*row), node) for row in rows])
+    return Record(map, [call_value(env, function, Arguments(row), node) for row in rows])
 
 
 @_builtin(functools.reduce)
-def _reduce(env: Environment, node: ast.Call, function: Value, items: Value, start: Value | None = None) -> Value:
+def _reduce(env: Environment, node: ast.Call, function: Value, items: Value, start: Value | None = None, /) -> Value:
     values = [*(() if start is None else (start,)), *sequence(env, items, node)]
     if not values:
         env.fail(node, "reduce() of an empty tuple", "a start value")
     total: Value = values[0]
     for value in values[1:]:
-        total = call_value(env, function, by_position(total, value), node)
+        total = call_value(env, function, Arguments((total, value)), node)
     return total
 
 
 @_builtin(reversed)
-def _reversed(env: Environment, node: ast.Call, value: Value) -> Value:
+def _reversed(env: Environment, node: ast.Call, value: Value, /) -> Value:
     return Record(reversed, sequence(env, value, node)[::-1])
 
 
 @_builtin(enumerate)
-def _enumerate(env: Environment, node: ast.Call, value: Value, start: Value = ZERO) -> Value:
+def _enumerate(env: Environment, node: ast.Call, value: Value, /, start: Value = ZERO) -> Value:
     if not isinstance(start, Const) or start.kind == "float":
         env.fail(node, "the start of enumerate() must be an integer known when the kernel is compiled")
     items = sequence(env, value, node)
-    return Record(enumerate, [(number(position), item) for position, item in enumerate(items, int(start.value))])
+    return Record(enumerate, [Record(tuple, (number(at), item)) for at, item in enumerate(items, int(start.value))])
 
 
 @_builtin(zip)
-def _zip(env: Environment, node: ast.Call, *values: Value, strict: Value = FALSE) -> Value:
+def _zip(env: Environment, node: ast.Call, /, *values: Value, strict: Value = FALSE) -> Value:
     columns = [sequence(env, value, node) for value in values]
     if strict == TRUE and len({*map(len, columns)}) > 1:
         env.fail(node, f"zip() of {' and '.join(str(len(column)) for column in columns)} items, with strict=True")
-    return Record(zip, zip(*columns, strict=False))
+    return Record(zip, [Record(tuple, row) for row in zip(*columns, strict=False)])
 
 
 @_builtin(range)
-def _range(env: Environment, node: ast.Call, *bounds: Value) -> Value:
+def _range(env: Environment, node: ast.Call, /, *bounds: Value) -> Value:
     if not 1 <= len(bounds) <= 3:
         env.fail(node, f"range() takes 1 to 3 arguments, not {len(bounds)}")
     numbers = [as_scalar(env, bound, node) for bound in bounds]

@@ -7,8 +7,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import inspect
 import os
 import types
+from collections.abc import Iterable
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -17,25 +19,13 @@ import numpy as np
 from dualbcast import errors
 from dualbcast.errors import CompileError, a_or_an
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.builtins import BUILTINS, KEYWORDS, NUMERIC
+from dualbcast.frontend.builtins import BUILTINS, NUMERIC
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import items_of
-from dualbcast.frontend.inlining import bind_arguments, count, in_order, inline, inline_bound
-from dualbcast.frontend.loops import is_reduction, reduce_generator
-from dualbcast.frontend.values import (
-    Arguments,
-    Derived,
-    Keywords,
-    Operator,
-    Partial,
-    Record,
-    Static,
-    Value,
-    by_position,
-    describe,
-    object_of,
-)
+from dualbcast.frontend.inlining import bind, count, frame_of_call, in_order, inline, lower_call
+from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
+from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
 from dualbcast.rules import library
@@ -46,6 +36,8 @@ from dualbcast.rules.table import Custom, Rule
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
 _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
 _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
+# Other callables may not be hashable.
+_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
@@ -56,8 +48,10 @@ _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 def _call(env: Environment, node: ast.Call) -> Value:
     callee = expression(env, node.func)
     first = node.args[0] if node.args else None
-    if isinstance(callee, Static) and is_reduction(callee.object) and isinstance(first, ast.GeneratorExp):
-        return reduce_generator(env, callee.object, first, node, functools.partial(_call_callee, env, callee, node))
+    if isinstance(callee, Static) and isinstance(first, ast.GeneratorExp):
+        function = callee.object
+        if isinstance(function, types.BuiltinFunctionType) and function in REDUCTIONS:
+            return reduce_generator(env, function, first, node, functools.partial(_call_callee, env, callee, node))
     return _call_callee(env, callee, node)
 
 
@@ -85,29 +79,28 @@ def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node:
 
 
 @register(CALLS, Static)
-def _call_static(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
-    return _call_object(env, callee.object, arguments, node)
-
-
-def _call_object(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
-    if function is dataclasses.replace and arguments.args:
-        return _replace_fields(env, arguments.args[0], arguments.keywords, node)
-    if _is_hashable(function) and function in BUILTINS:
+def _call_object(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
+    function = callee.object
+    if isinstance(function, _KINDS_OF_BUILTINS) and function in BUILTINS:
         return _call_builtin(env, function, arguments, node)
     if isinstance(function, DerivativeOf):
         place = Capture(function, "function", function.function, _name_of(function), attribute=True)
         return call_value(env, Derived(function.operator, env.captured(place, node)), arguments, node)
     meaning = env.meaning(function)
+    if isinstance(meaning, Rule):
+        return _call_rule(env, meaning, function, arguments, node)
+    if isinstance(meaning, Custom):
+        return _call_custom(env, meaning, arguments, node)
     if meaning is not None:
-        return _call_meaning(env, meaning, function, arguments, node)
+        return _inline_any(env, meaning, arguments, node)
     if isinstance(function, functools.partial):
         args = tuple(_bound(env, function, function.args, at, node) for at in range(len(function.args)))
         keywords = {key: _bound(env, function, function.keywords, key, node) for key in function.keywords}
         return call_value(env, Static(function.func), arguments.after(Arguments(args, keywords)), node)
     if isinstance(function, types.MethodType):
-        return call_value(env, Static(function.__func__), arguments.after(by_position(Static(function.__self__))), node)
-    if function is functools.partial and arguments.args:
-        return Partial(arguments.args[0], Arguments(arguments.args[1:], arguments.keywords))
+        return call_value(
+            env, Static(function.__func__), arguments.after(Arguments((Static(function.__self__),))), node
+        )
     if isinstance(function, type) and (dataclasses.is_dataclass(function) or hasattr(function, "_field_defaults")):
         return _make_record(env, function, arguments, node)
     if not isinstance(function, FunctionType):
@@ -119,23 +112,16 @@ def _call_object(env: Environment, function: Any, arguments: Arguments, node: as
     _refuse(env, function, arguments, node)
 
 
-def _call_meaning(env: Environment, meaning: Any, function: Any, arguments: Arguments, node: ast.Call) -> Value:
-    """The result of a function that has a rule or a custom derivative, or stands for another function."""
-    if isinstance(meaning, Rule):
-        return _call_rule(env, meaning, function, arguments, node)
-    if not isinstance(meaning, Custom):
-        return _inline_any(env, meaning, arguments, node)
-    source, bindings = bind_arguments(env, meaning.function, arguments, node)
-    given = in_order(source.node, bindings)
-    value = inline_bound(env, meaning.function, source, bindings, node)
-    return with_custom_derivative(env, meaning, value, given, node)
+def _call_custom(env: Environment, custom: Custom, arguments: Arguments, node: ast.Call) -> Value:
+    frame = frame_of_call(env, custom.function, arguments, node)
+    given = in_order(frame)
+    return with_custom_derivative(env, custom, lower_call(env, custom.function, frame, node), given, node)
 
 
 def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     args, keywords = arguments
     if rule.by_user and isinstance(function, FunctionType) and function is rule.function:
-        source, bindings = bind_arguments(env, function, arguments, node)
-        args, keywords = in_order(source.node, bindings), {}
+        args, keywords = in_order(frame_of_call(env, function, arguments, node)), {}
     if keywords or len(args) != rule.arity:
         given = f"{len(args)} positional and {len(keywords)} keyword" if keywords else f"{len(args)}"
         takes = count(rule.arity, "positional argument")
@@ -146,7 +132,7 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
         return folded
     places = node.args if len(node.args) == len(args) else [node] * len(args)  # a starred one is several
     numbers = tuple(as_scalar(env, arg, at) for arg, at in zip(args, places, strict=True))
-    return apply(env, rule, numbers, node)
+    return apply(env, rule.name, numbers, node)
 
 
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
@@ -162,11 +148,11 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
     for attribute in ("__wrapped__", "py_func"):
         inner = getattr(function, attribute, None)
         if callable(inner):
-            return _call_object(env, inner, arguments, node)
+            return call_value(env, Static(inner), arguments, node)
     method = next((vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None)
     if isinstance(method, FunctionType) and not isinstance(function, type):
         env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
-        return _inline_any(env, method, arguments.after(by_position(Static(function))), node)
+        return _inline_any(env, method, arguments.after(Arguments((Static(function),))), node)
     if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or _module_of(function) in ("math", "_operator"):
         return _call_now(env, function, arguments, node)
     return None
@@ -187,9 +173,12 @@ def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, 
 
 
 def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
-    (args, keywords), allowed = arguments, KEYWORDS.get(function, frozenset())
-    if keywords.keys() - allowed:
-        few = f"only the keyword {', '.join(sorted(allowed))}" if allowed else "no keyword arguments"
+    (args, keywords), lowering = arguments, BUILTINS[function]
+    signature = inspect.signature(lowering)
+    parameters = [each for each in signature.parameters.values() if each.kind >= each.POSITIONAL_OR_KEYWORD]
+    by_name = sorted(each.name for each in parameters if each.kind is not each.VAR_POSITIONAL)
+    if keywords.keys() - by_name and not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        few = f"only the keyword {', '.join(by_name)}" if by_name else "no keyword arguments"
         env.fail(node, f"{_name_of(function)}() takes {few} in a kernel")
     folded = _fold(function, args) if args and not keywords else None
     if folded is not None:
@@ -197,11 +186,10 @@ def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: a
     if function in NUMERIC:
         args = tuple(as_scalar(env, arg, node) for arg in args)
     try:
-        return BUILTINS[function](env, node, *args, **keywords)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            env.fail(node, f"{_name_of(function)}() does not take {count(len(args), 'argument')}")
-        raise
+        signature.bind(env, node, *args, **keywords)
+    except TypeError:
+        env.fail(node, f"{_name_of(function)}() does not take {count(len(args), 'argument')}")
+    return lowering(env, node, *args, **keywords)
 
 
 def _bound(env: Environment, function: Any, place: Any, key: Any, node: ast.AST) -> Value:
@@ -214,16 +202,12 @@ def _bound(env: Environment, function: Any, place: Any, key: Any, node: ast.AST)
 def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a pure function of known objects, computed when the kernel is compiled."""
     args, keywords = arguments
-    plain: list[Any] = []
-    for arg in (*args, *keywords.values()):
-        if not isinstance(arg, Const | Static):
-            if _module_of(function):
-                _no_rule(env, function, args, node)
-            problem = f"{function.__name__}() needs arguments that are known when the kernel is compiled"
-            env.fail(node, f"{problem}, not {describe(arg)}")
-        plain.append(object_of(arg))
-    named = dict(zip(keywords, plain[len(args) :], strict=True))
-    result = env.evaluate(node, function, *plain[: len(args)], **named)
+    if _module_of(function) and not all(isinstance(arg, Const | Static) for arg in (*args, *keywords.values())):
+        _no_rule(env, function, args, node)
+    problem = f"{_name_of(function)}() needs arguments that are known when the kernel is compiled"
+    plain = [env.known_object(arg, node, problem) for arg in args]
+    named = {name: env.known_object(arg, node, problem) for name, arg in keywords.items()}
+    result = env.evaluate(node, function, *plain, **named)
     return env.usable(held(result, ast.unparse(node)), node, "this")
 
 
@@ -247,14 +231,6 @@ def _is_fixed(file: str) -> bool:
     return file.startswith(_PACKAGE) or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
-def _is_hashable(function: Any) -> bool:
-    try:
-        hash(function)
-    except TypeError:
-        return False
-    return True
-
-
 def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
@@ -269,55 +245,52 @@ def _module_of(function: Any) -> str:
 
 def _make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AST) -> Record:
     """`kind(*args, **keywords)`."""
-    name, (args, keywords) = kind.__name__, arguments
+    by_keyword: list[str] = []
     defaults: dict[str, Any]
     if dataclasses.is_dataclass(kind):
-        fields = dataclasses.fields(kind)
-        positional = [field.name for field in fields if not field.kw_only]
-        every = tuple(field.name for field in fields)
-        defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+        every = dataclasses.fields(kind)
+        fields = tuple(field.name for field in every)
+        by_keyword = [field.name for field in every if field.kw_only]
+        defaults = {field.name: field.default for field in every if field.default is not dataclasses.MISSING}
         params = kind.__dict__.get("__dataclass_params__")
-        has_own = (
-            not (params and params.init) or hasattr(kind, "__post_init__") or not all(field.init for field in fields)
-        )
+        is_plain = params and params.init and not hasattr(kind, "__post_init__") and all(field.init for field in every)
     else:
-        every = tuple(getattr(kind, "_fields", ()))
-        positional, defaults = list(every), getattr(kind, "_field_defaults", {})
+        fields, defaults = tuple(getattr(kind, "_fields", ())), getattr(kind, "_field_defaults", {})
         scope = getattr(kind.__new__, "__globals__", {})
         inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
-        has_own = inits or not str(scope.get("__name__")).startswith("namedtuple_")
-    if has_own:
-        problem = f"making {a_or_an(name)} runs code of its own (__init__, __new__ or __post_init__)"
+        is_plain = not inits and str(scope.get("__name__")).startswith("namedtuple_")
+    if not is_plain:
+        problem = f"making {a_or_an(kind.__name__)} runs code of its own (__init__, __new__ or __post_init__)"
         instead = "a class that holds its fields, and a function that makes it"
         env.fail(node, f"{problem}, which a kernel cannot run", instead)
-    if len(args) > len(positional):
-        env.fail(node, f"{name}() takes {len(positional)} positional arguments, and {len(args)} are given")
-    values: dict[str, Value] = dict(zip(positional, args, strict=False))
-    for key, value in keywords.items():
-        if key not in every:
-            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(every)}")
-        if key in values:
-            env.fail(node, f"{name}() gets two values for {key}")
-        values[key] = value
-    for key, default in defaults.items():
-        if key not in values:
-            known = env.known(held(default, f"{name}.{key}"))
-            if known is not None:
-                values[key] = known
-    missing = [key for key in every if key not in values]
-    if missing:
-        env.fail(node, f"{name}() lacks a value for {', '.join(missing)}")
-    return Record(kind, (values[key] for key in every), every)
+    _require_fields(env, kind, fields, arguments.keywords, node)
+    positional = [name for name in fields if name not in by_keyword]
+    names = [[ast.arg(name) for name in part] for part in (positional, by_keyword)]
+    spec = ast.arguments([], names[0], None, names[1], [], None, [])
+    lacking = fields if by_keyword else fields[len(arguments.args) :]
+    known = {name: env.known(held(defaults[name], f"{kind.__name__}.{name}")) for name in lacking if name in defaults}
+    usable = {name: value for name, value in known.items() if value is not None}
+    bindings = bind(env, spec, kind.__name__, arguments, usable, node)
+    return Record(kind, (bindings[name] for name in fields), fields)
 
 
-def _replace_fields(env: Environment, record: Value, keywords: dict[str, Value], node: ast.AST) -> Record:
+def _require_fields(env: Environment, kind: type, fields: tuple[str, ...], names: Iterable[str], node: ast.AST) -> None:
+    for name in names:
+        if name not in fields:
+            env.fail(node, f"{kind.__name__} has no field {name}", f"one of {', '.join(fields)}")
+
+
+@register(BUILTINS, functools.partial)
+def _partial(env: Environment, node: ast.Call, function: Value, /, *args: Value, **keywords: Value) -> Value:  # noqa: ARG001
+    return Partial(function, Arguments(args, keywords))
+
+
+@register(BUILTINS, dataclasses.replace)
+def _replace_fields(env: Environment, node: ast.Call, record: Value, /, **keywords: Value) -> Record:
     """The record with some fields changed: `dataclasses.replace`, and `_replace` of a named tuple."""
     if not isinstance(record, Record) or not record.fields:
         env.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
-    for key in keywords:
-        if key not in record.fields:
-            name = record.python_type.__name__
-            env.fail(node, f"{name} has no field {key}", f"one of {', '.join(record.fields)}")
+    _require_fields(env, record.python_type, record.fields, keywords, node)
     return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))
 
 

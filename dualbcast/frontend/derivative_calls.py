@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dualbcast.errors import ArgumentError
-from dualbcast.frontend.builtins import BUILTINS, KEYWORDS
+from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import CALLS, LONGEST, Environment, call_value, register
 from dualbcast.frontend.source import positional_parameters
 from dualbcast.frontend.values import (
@@ -21,16 +22,15 @@ from dualbcast.frontend.values import (
     Derived,
     Operator,
     Partial,
+    Record,
     Static,
     Value,
     describe,
     is_function,
-    items_like,
-    object_of,
 )
 from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Function, Names, Output, Stmt, Var
 from dualbcast.ir.simplification import simplify
-from dualbcast.ir.traversal import among, assigned, reads_and_writes, statements, variables
+from dualbcast.ir.traversal import all_expressions, among, statements, variables
 from dualbcast.rules.guards import Capture
 
 
@@ -91,12 +91,12 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
     inside, params = env.freeze(body), tuple(seeds.values())
     function = Function("", params, inside, outputs, env.locate(node), derived=among(env.derived, inside))
     results = iter(_append_partials(env, function, env.freeze(moves), operator.has_value, node))
-    values = [next(results) for _ in leaves] if operator.has_value else []
-    partials = {at: _rebuild(value, iter([next(results) for _ in leaves])) for at in seeds}
-    derivative: Value = tuple(partials[at] for at in wanted)
+    primal = [_rebuild(value, results)] if operator.has_value else []
+    partials = {at: _rebuild(value, results) for at in seeds}
+    derivative: Value = Record(tuple, (partials[at] for at in wanted))
     if operator.wrt is not None and not isinstance(operator.wrt, tuple):
         derivative = partials[wanted[0]]
-    return (_rebuild(value, iter(values)), derivative) if operator.has_value else derivative
+    return Record(tuple, (*primal, derivative)) if primal else derivative
 
 
 def _value_in(
@@ -120,8 +120,9 @@ def _append_partials(env: Environment, function: Function, moves: Block, has_val
     """Append the partials of a function at the point that `moves` set, after its values if those are wanted."""
     partials, guards = _with_partials(function, env.names, has_value)
     env.guards.extend(guards)
-    body = (*moves, *partials.body)
-    final = simplify(Function("", _free(body, partials.outputs), body, partials.outputs, function.location))
+    whole = Function("", (), (*moves, *partials.body), partials.outputs, function.location)
+    read = {leaf.name: leaf for expr in all_expressions(whole) for leaf in variables(expr)}
+    final = simplify(replace(whole, params=tuple(read.values())))
     env.length += len(statements(final.body))
     if env.length > LONGEST:
         env.fail(node, f"this derivative makes more than {LONGEST:,} operations of the function", "a lower order")
@@ -169,18 +170,9 @@ def _point(env: Environment, value: Value, at: int | str, operator: Operator, wh
     return value
 
 
-def _plain_wrt(env: Environment, value: Value, node: ast.AST) -> Any:
-    """The argument `wrt=` of an operator, which must be known."""
-    if isinstance(value, tuple):
-        return tuple(_plain_wrt(env, item, node) for item in value)
-    if not isinstance(value, Const | Static):
-        env.fail(node, f"wrt= must be known when the kernel is compiled, and this is {describe(value)}")
-    return object_of(value)
-
-
 def _leaves(env: Environment, value: Value, derived: Derived, node: ast.Call) -> Iterator[Atom]:
     """The numbers that a function returns."""
-    if isinstance(value, tuple):
+    if isinstance(value, Record):
         for item in value:
             yield from _leaves(env, item, derived, node)
     elif isinstance(value, Atom):
@@ -229,17 +221,9 @@ def find_argument(item: int | str, names: Sequence[str], count: int, named: Coll
 
 def _rebuild(model: Value, leaves: Iterator[Atom]) -> Value:
     """The structure of `model` with other numbers in it."""
-    if isinstance(model, tuple):
-        return items_like(model, [_rebuild(item, leaves) for item in model])
+    if isinstance(model, Record):
+        return model.like(_rebuild(item, leaves) for item in model)
     return next(leaves)
-
-
-def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
-    """The variables that are read but not assigned."""
-    read, _ = reads_and_writes(body)
-    read |= {leaf.name: leaf for output in outputs for leaf in variables(output.value)}
-    own = set(assigned(body))
-    return tuple(leaf for name, leaf in read.items() if name not in own)
 
 
 # --- the public functions in a kernel --------------------------------------------------------------------------------
@@ -248,7 +232,7 @@ def _free(body: Block, outputs: Iterable[Output]) -> tuple[Var, ...]:
 def take_derivative(public: Callable[..., Any], default: int | None) -> None:
     """Let kernels call a public function, which makes the operator of its name; `default` is its usual `wrt`."""
 
-    def lowering(env: Environment, node: ast.Call, function: Value, *more: Value, wrt: Value | None = None) -> Value:
+    def lowering(env: Environment, node: ast.Call, function: Value, /, *more: Value, wrt: Value | None = None) -> Value:
         name = public.__name__
         if more or not is_function(function):
             problem = f"{name}() takes a function, and this is {describe(function)}"
@@ -256,12 +240,12 @@ def take_derivative(public: Callable[..., Any], default: int | None) -> None:
                 problem = f"{name}() takes only a function; its result takes the arguments"
             env.fail(node, problem, f"{name}(g)(x)")
         try:
-            return Derived(Operator(name, default if wrt is None else _plain_wrt(env, wrt, node)), function)
+            problem = f"wrt= must be known when the kernel is compiled, and this is {describe(wrt)}" if wrt else ""
+            return Derived(Operator(name, env.known_object(wrt, node, problem) if wrt else default), function)
         except ArgumentError as error:
             env.fail(node, str(error))
 
     BUILTINS[public] = lowering
-    KEYWORDS[public] = frozenset({"wrt"})
 
 
 def called_with(function: Any, names: tuple[str, ...], *args: Any) -> Any:

@@ -17,27 +17,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from types import FunctionType
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from dualbcast.errors import CompileError, Location, a_or_an
-from dualbcast.frontend.values import (
-    Arguments,
-    Closure,
-    Frame,
-    Range,
-    Record,
-    Static,
-    Unassigned,
-    Value,
-    describe,
-    is_function,
-)
-from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, If, Kind, Names, Op, Stmt, Var
+from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
+from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
-from dualbcast.ir.traversal import assigned_always, map_exprs, renamed_block
+from dualbcast.ir.traversal import assigned_always, renamed_block
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Rule, watch
 
@@ -89,7 +77,7 @@ class Environment:
     # The names of derivatives.
     derived: set[str] = field(default_factory=set)
     # The functions that are being inlined, outermost first, each inside the one before it.
-    inlined: list[FunctionType | Closure] = field(default_factory=list)
+    inlined: list[object] = field(default_factory=list)
     # How many loops have been written out, and how many operations there are.
     unrolled: int = 0
     length: int = 0
@@ -115,6 +103,14 @@ class Environment:
             return function(*args, **named)
         except Exception as error:
             self.fail(node, f"this raises {type(error).__name__}: {error}")
+
+    def known_object(self, value: Value, node: ast.AST, problem: str, hint: str = "") -> Any:
+        """The Python object that a value stands for; this error where it is not known."""
+        if isinstance(value, Record) and value.python_type is tuple:
+            return tuple(self.known_object(item, node, problem, hint) for item in value)
+        if not isinstance(value, Const | Static):
+            self.fail(node, problem, hint)
+        return value.value if isinstance(value, Const) else value.object
 
     def merged(self, value: Value, node: ast.AST) -> Value:
         """The value itself; an error if it stands for values that paths could not merge."""
@@ -163,7 +159,7 @@ class Environment:
                 if inner is None:
                     return None
                 items.append(inner)
-            return tuple(items) if type(value) is tuple else Record(type(value), items, getattr(value, "_fields", ()))
+            return Record(type(value), items, getattr(value, "_fields", ()))
         if isinstance(value, range):
             return Range(number(value.start), number(value.stop), number(value.step))
         if (isinstance(value, _REFUSED) and not isinstance(value, enum.Enum)) or hasattr(type(value), "__array__"):
@@ -250,7 +246,6 @@ class Environment:
         lists: tuple[list[Any], ...] = (block, self.guards, frame.loops)
         lengths, mark = [len(each) for each in lists], self.names.mark()
         saved = {name: copy(getattr(self, name)) for name in _UNDONE}
-        last = block[-1:]  # a later `rename` may replace this statement
 
         def restore() -> None:
             self.names.reset(mark)
@@ -259,7 +254,6 @@ class Environment:
                 setattr(self, name, copy(value))
             for each, length in zip(lists, lengths, strict=True):
                 del each[length:]
-            block[len(block) - len(last) :] = last
 
         return restore
 
@@ -274,13 +268,12 @@ class Environment:
 
     def rename(self, value: Value, name: str) -> Value:
         """Give a value the user's name, if it was just computed into a temporary."""
-        if isinstance(value, Var) and value.name.startswith(TEMPORARY) and self.block:
-            last = self.block[-1]
-            if isinstance(last, Assign | If) and value.name in assigned_always((last,)):
-                new = Var(self.names.fresh(name), value.kind)
-                self.block[-1] = _retarget(last, value, new)
-                self._renamed[value.name] = new
-                return new
+        if isinstance(value, Var) and value.name.startswith(TEMPORARY):
+            for assigned in assigned_always(self.block[-1:]):
+                last = self.current(Var(assigned, value.kind))
+                if last == value:
+                    new = self._renamed[value.name] = Var(self.names.fresh(name), value.kind)
+                    return new
         return value
 
     def current(self, value: Atom) -> Atom:
@@ -293,12 +286,6 @@ class Environment:
         """The block with every list in it made a tuple, and with every temporary under its present name."""
         present = {name: cast(Var, self.current(new)) for name, new in self._renamed.items()}
         return renamed_block(open_block(block), present)
-
-
-def _retarget(stmt: Stmt, old: Var, new: Var) -> Stmt:
-    if isinstance(stmt, Assign):
-        return replace(stmt, target=new) if stmt.target == old else stmt
-    return map_exprs(stmt, lambda expr: expr, lambda block: open_block([_retarget(part, old, new) for part in block]))
 
 
 def open_block(block: list[Stmt]) -> Block:

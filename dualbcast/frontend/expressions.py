@@ -15,6 +15,7 @@ from dualbcast.frontend.environment import Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.source import positional_parameters
 from dualbcast.frontend.values import (
+    Arguments,
     Closure,
     Frame,
     Keywords,
@@ -24,11 +25,8 @@ from dualbcast.frontend.values import (
     Static,
     Unassigned,
     Value,
-    by_position,
     describe,
-    is_list,
     is_sequence,
-    object_of,
 )
 from dualbcast.ir.nodes import Atom, Const, Var
 from dualbcast.ir.simplification import number
@@ -48,17 +46,12 @@ def _constant(env: Environment, node: ast.Constant) -> Value:
     return value
 
 
-@lowers(ast.Tuple)
-def _tuple(env: Environment, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
+@lowers(ast.Tuple, ast.List)
+def _tuple(env: Environment, node: ast.Tuple | ast.List) -> Record:
     items = items_of(env, node.elts)
     for item in items:
         env.refuse_iterator(item, node, "an item here")
-    return items
-
-
-@lowers(ast.List)
-def _list(env: Environment, node: ast.List) -> Value:
-    return Record(list, _tuple(env, node))
+    return Record(tuple if isinstance(node, ast.Tuple) else list, items)
 
 
 @lowers(ast.JoinedStr)
@@ -74,11 +67,8 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
             parts.append(str(part.value))
             continue
         assert isinstance(part, ast.FormattedValue)
-        value = expression(env, part.value)
-        if not isinstance(value, Const | Static):
-            problem = "text is made when the kernel is compiled, and this is not known then"
-            env.fail(part.value, problem, "a known value")
-        plain = object_of(value)
+        problem = "text is made when the kernel is compiled, and this is not known then"
+        plain = env.known_object(expression(env, part.value), part.value, problem, "a known value")
         shown = f"{plain!r}" if part.conversion in (ord("r"), ord("a")) else plain
         layout = _format(env, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
         parts.append(env.evaluate(part.value, format, shown, layout))
@@ -194,25 +184,24 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
             f"a number has no {node.attr} here: {_parameter(node.value)} is one element of its array",
             "the name alone; a value computed from the whole array must be another argument of the call",
         )
-    instead = "its items by index, or a named tuple" if isinstance(base, tuple) else "plain numbers and functions"
-    env.fail(node, f"{describe(base)} has no {node.attr} in a kernel", instead)
+    env.fail(node, f"{describe(base)} has no {node.attr} in a kernel", "plain numbers and functions")
 
 
 def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) -> Value:
     kind = record.python_type
-    if node.attr == "_replace" and issubclass(kind, tuple):
-        return Partial(Static(dataclasses.replace), by_position(record))
+    if node.attr == "_replace" and record.fields and issubclass(kind, tuple):
+        return Partial(Static(dataclasses.replace), Arguments((record,)))
     if node.attr in record.fields:
         return env.merged(record[record.fields.index(node.attr)], node)
     member = inspect.getattr_static(kind, node.attr, None)
     if isinstance(member, types.FunctionType):
-        return Partial(Static(member), by_position(record))
+        return Partial(Static(member), Arguments((record,)))
     if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-        return inline(env, member.fget, by_position(record), node)
+        return inline(env, member.fget, Arguments((record,)), node)
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
     if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
         return _attribute_of_object(env, kind, node)
-    instead = _nearest(node.attr, record.fields) or ", ".join(record.fields)
+    instead = _nearest(node.attr, record.fields) or ", ".join(record.fields) or "its items by index, or a named tuple"
     if kind is list:
         instead = "a new list, such as [*items, item]"
     env.fail(node, f"{describe(record)} has no {node.attr} in a kernel", instead)
@@ -269,8 +258,7 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
         bounds = [None if part is None else _static_int(env, part) for part in parts]
         if bounds[2] == 0:
             env.fail(node.slice, "the step of a slice must not be zero")
-        part = items[slice(*bounds)]
-        return Record(list, part) if is_list(base) else part
+        return Record(base.family if isinstance(base, Record) else tuple, items[slice(*bounds)])
     index = _static_int(env, node.slice)
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
@@ -301,14 +289,12 @@ def _keyword(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value
 
 def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:
     """An item of an object such as a mapping, by a key that is known."""
-    key = expression(env, node.slice)
-    if not isinstance(key, Const | Static):
-        env.fail(node.slice, f"{describe(Static(owner))} can only be indexed by a known value", "if/elif on the index")
-    plain = object_of(key)
+    problem = f"{describe(Static(owner))} can only be indexed by a known value"
+    key = env.known_object(expression(env, node.slice), node.slice, problem, "if/elif on the index")
     if not hasattr(type(owner), "__getitem__") and not hasattr(owner, "__class_getitem__"):
         env.fail(node, f"{describe(Static(owner))} cannot be indexed")
-    item = env.evaluate(node, lambda: owner[plain])
-    return env.captured(Capture(owner, plain, item, ast.unparse(node)), node)
+    item = env.evaluate(node, lambda: owner[key])
+    return env.captured(Capture(owner, key, item, ast.unparse(node)), node)
 
 
 def _parameter(node: ast.expr) -> str:

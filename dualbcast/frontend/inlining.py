@@ -11,7 +11,7 @@ from typing import NoReturn
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, register
 from dualbcast.frontend.paths import statements
-from dualbcast.frontend.source import FunctionNode, Source, find_source, first_yield, local_names, positional_parameters
+from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
@@ -21,6 +21,7 @@ from dualbcast.frontend.values import (
     Closure,
     Frame,
     Keywords,
+    Record,
     Unassigned,
     Value,
 )
@@ -35,35 +36,28 @@ CALLS_PER_STACK = 16
 
 def inline(env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a Python function."""
-    source, bindings = bind_arguments(env, function, arguments, node)
-    return inline_bound(env, function, source, bindings, node)
+    return lower_call(env, function, frame_of_call(env, function, arguments, node), node)
 
 
-def bind_arguments(
-    env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST
-) -> tuple[Source, Bindings]:
-    """The source of a function, and its parameters bound to the arguments and its defaults."""
+def frame_of_call(env: Environment, function: FunctionType, arguments: Arguments, node: ast.AST) -> Frame:
+    """The frame of a call, in which the function's parameters are bound to the arguments and its defaults."""
     try:
         source = find_source(function)
     except CompileError as error:
         env.fail(node, error.message, error.hint)
     env.guards.append(source.code())
-    defaults = _defaults(env, function, source.node.args, node)
-    return source, bind(env, source.node, function.__name__, arguments, defaults, node)
-
-
-def inline_bound(env: Environment, function: FunctionType, source: Source, bindings: Bindings, node: ast.AST) -> Value:
-    """The result of a Python function whose parameters are bound."""
-    frame = Frame(source, local_names(source.node), bindings, name=function.__name__)
-    return _lower_call(env, function, frame, source.node, node)
+    spec, name = source.node.args, function.__name__
+    bindings = bind(env, spec, name, arguments, _defaults(env, function, spec, node), node)
+    return Frame(source, source.node, local_names(source.node), bindings, name=name)
 
 
 @register(CALLS, Closure)
 def _inline_closure(env: Environment, callee: Closure, arguments: Arguments, node: ast.AST) -> Value:
     """The result of a function that is defined inside the one being compiled."""
-    bindings = bind(env, callee.node, callee.name, arguments, callee.defaults, node)
-    frame = Frame(callee.frame.source, local_names(callee.node), bindings, callee.frame, name=callee.name)
-    return _lower_call(env, callee, frame, callee.node, node)
+    bindings = bind(env, callee.node.args, callee.name, arguments, callee.defaults, node)
+    local = local_names(callee.node)
+    frame = Frame(callee.frame.source, callee.node, local, bindings, callee.frame, name=callee.name)
+    return lower_call(env, callee, frame, node)
 
 
 def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, node: ast.AST) -> dict[str, Value]:
@@ -78,24 +72,18 @@ def _defaults(env: Environment, function: FunctionType, spec: ast.arguments, nod
 
 
 def bind(
-    env: Environment,
-    node: FunctionNode,
-    name: str,
-    arguments: Arguments,
-    defaults: dict[str, Value],
-    at: ast.AST,
+    env: Environment, spec: ast.arguments, name: str, arguments: Arguments, defaults: dict[str, Value], node: ast.AST
 ) -> Bindings:
     """Python's binding of arguments to parameters."""
-    spec, (args, keywords) = node.args, arguments
-    positional = positional_parameters(spec)
+    (args, keywords), positional = arguments, positional_parameters(spec)
 
     def fail(problem: str) -> NoReturn:
-        env.fail(at, f"{name}() {problem}", "" if isinstance(node, ast.Lambda) else f"{name}({_without_types(spec)})")
+        env.fail(node, f"{name}() {problem}", "" if name == "<lambda>" else f"{name}({_without_types(spec)})")
 
     bindings: Bindings = {parameter.arg: arg for parameter, arg in zip(positional, args, strict=False)}
     extra = args[len(positional) :]
     if spec.vararg is not None:
-        bindings[spec.vararg.arg] = extra
+        bindings[spec.vararg.arg] = Record(tuple, extra)
     elif extra:
         fail(f"takes {count(len(positional), 'positional argument')}, and {len(args)} are given")
     by_name = {parameter.arg for parameter in (*spec.args, *spec.kwonlyargs)}
@@ -117,13 +105,11 @@ def bind(
     if missing:
         fail(f"lacks a value for {', '.join(missing)}")
     for key, value in bindings.items():
-        env.refuse_iterator(value, at, f"the argument {key}")
+        env.refuse_iterator(value, node, f"the argument {key}")
     return bindings
 
 
-def _lower_call(
-    env: Environment, callee: FunctionType | Closure, frame: Frame, body: FunctionNode, node: ast.AST
-) -> Value:
+def lower_call(env: Environment, callee: object, frame: Frame, node: ast.AST) -> Value:
     """Lower a function that is called at `node`, with a check of how deep calls are nested."""
     if len(env.inlined) >= DEEPEST_CALLS:
         again = sum(each is callee for each in env.inlined)
@@ -139,18 +125,18 @@ def _lower_call(
     env.inlined.append(callee)
     try:
         if len(env.inlined) % CALLS_PER_STACK:
-            return lower_body(env, frame, body)
+            return lower_body(env, frame)
         from concurrent.futures import ThreadPoolExecutor  # needed for deep calls only
 
         with ThreadPoolExecutor(1) as new_stack:
-            return new_stack.submit(copy_context().run, lower_body, env, frame, body).result()
+            return new_stack.submit(copy_context().run, lower_body, env, frame).result()
     finally:
         env.inlined.pop()
 
 
-def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
+def lower_body(env: Environment, frame: Frame) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
-    env.frame, caller = frame, env.frame
+    env.frame, caller, node = frame, env.frame, frame.node
     try:
         yielded = first_yield(node)
         if yielded is not None:
@@ -173,12 +159,12 @@ def lower_body(env: Environment, frame: Frame, node: FunctionNode) -> Value:
         env.frame = caller
 
 
-def in_order(function: FunctionNode, bindings: Bindings) -> tuple[Value, ...]:
+def in_order(frame: Frame) -> tuple[Value, ...]:
     """The values of a function's parameters in their order, with the items of `*args` one by one."""
-    spec = function.args
+    spec, bindings = frame.node.args, frame.bindings
     values = [bindings[parameter.arg] for parameter in positional_parameters(spec)]
-    rest = bindings[spec.vararg.arg] if spec.vararg is not None else ()
-    assert isinstance(rest, tuple)
+    rest = bindings[spec.vararg.arg] if spec.vararg is not None else Record(tuple, ())
+    assert isinstance(rest, Record)
     return (*values, *rest, *(bindings[parameter.arg] for parameter in spec.kwonlyargs))
 
 

@@ -14,26 +14,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
+from dualbcast.frontend import paths
 from dualbcast.frontend.environment import Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.operators import condition, short_circuit
-from dualbcast.frontend.paths import (
-    KindRaised,
-    carry,
-    close_branch,
-    conform,
-    copy_parallel,
-    end_of,
-    fill,
-    leave_if_returned,
-    lower_side,
-    resume,
-    statements,
-    unify,
-    unless,
-    zeros_like,
-)
 from dualbcast.frontend.source import assigned_names, local_names
 from dualbcast.frontend.values import (
     PARTLY,
@@ -55,8 +40,8 @@ from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Kind, S
 
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
-# A reduction as a loop: its start, one iteration, and its result. `item` stands for the element.
-_LOOPS: dict[Any, tuple[str, str, str]] = {
+# A reduction as a loop: its start, one iteration, and its result. `item` is the element.
+REDUCTIONS: dict[Any, tuple[str, str, str]] = {
     sum: ("total = start", "total = total + item", "total"),
     math.prod: ("total = start", "total = total * item", "total"),
     any: ("pass", "if item: return True", "False"),
@@ -64,7 +49,7 @@ _LOOPS: dict[Any, tuple[str, str, str]] = {
     **{
         function: (
             "has_item, best = False, 0",
-            f"new = item\nbest = new if not has_item or new {sign} best else best\nhas_item = True",
+            f"best = item if not has_item or item {sign} best else best\nhas_item = True",
             "best if has_item else start",
         )
         for function, sign in ((min, "<"), (max, ">"))
@@ -78,11 +63,6 @@ def _comprehension(env: Environment, node: _Comprehension) -> Value:
     items: list[Value] = []
     _iterate(env, node, lambda: items.append(expression(env, node.elt)))
     return Record(list if isinstance(node, ast.ListComp) else types.GeneratorType, items)
-
-
-def is_reduction(function: Any) -> bool:
-    """Whether a function can reduce a generator in a loop of the kernel."""
-    return isinstance(function, types.BuiltinFunctionType) and function in _LOOPS
 
 
 def reduce_generator(
@@ -115,7 +95,7 @@ def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], obj
         if isinstance(part, ast.NamedExpr):
             env.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
     outer = env.frame
-    inner = outer.scope(assigned_names([generator.target for generator in node.generators]), {})
+    inner = outer.scope(outer.node, assigned_names([generator.target for generator in node.generators]), {})
 
     def refuse(part: ast.expr) -> NoReturn:
         instead = "sum, prod, min, max, any or all of it, or a for loop"
@@ -166,20 +146,25 @@ def _loop_of(env: Environment, function: Any, generator: ast.GeneratorExp, node:
         start = Const(1 if function is math.prod else 0, "int")
     reducer = _reducer(function, generator)
     bindings: Bindings = {"%items": expression(env, generator.generators[0].iter), "%start": start}
-    return lower_body(env, env.frame.scope(local_names(reducer), bindings), reducer)
+    return lower_body(env, env.frame.scope(reducer, local_names(reducer), bindings))
 
 
 def _reducer(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
     """A function of `%items` and `%start` that reduces a generator; the user's names keep their meaning in it."""
-    before, iteration, result = _LOOPS[function]
-    lines = (*before.splitlines(), *iteration.splitlines(), f"return {result}")
+    before, iteration, result = REDUCTIONS[function]
+    lines = (before, "item = 0", *iteration.splitlines(), f"return {result}")
     text = "\n".join(f"    {line}" for line in lines)
     written = ast.parse(f"def {function.__name__}(items, start):\n{text}").body[0]
     assert isinstance(written, ast.FunctionDef)
     for node in ast.walk(written):
         ast.copy_location(node, generator)
-    _Fill(generator.elt).visit(written)
+        if isinstance(node, ast.Name):
+            node.id = f"%{node.id}"
+        elif isinstance(node, ast.arg):
+            node.arg = f"%{node.arg}"
     first, *body, last = written.body
+    assert isinstance(body[0], ast.Assign)
+    body[0].value = generator.elt
     for depth, part in reversed(list(enumerate(generator.generators))):
         for test in reversed(part.ifs):
             body = [ast.copy_location(ast.If(test, body, []), generator)]
@@ -187,19 +172,6 @@ def _reducer(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
         body = [ast.copy_location(ast.For(part.target, iterable, body, []), generator)]
     written.body = [first, *body, last]
     return written
-
-
-class _Fill(ast.NodeTransformer):
-    """Puts the element in the place of `item`, and `%` before the other names, which hide no user's name then."""
-
-    def __init__(self, element: ast.expr) -> None:
-        self.element = element
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.element if node.id == "item" else ast.copy_location(ast.Name(f"%{node.id}", node.ctx), node)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.copy_location(ast.arg(f"%{node.arg}"), node)
 
 
 @lowers(ast.While)
@@ -241,31 +213,29 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
     frame = env.frame
     env.unrolled += 1  # the flags of each loop have their own names
     flags = Unrolled(f"<broke {env.unrolled}>", f"<skip {env.unrolled}>")
-    frame.flags += [flags.skip, flags.broke]
     frame.bindings.update({flags.skip: FALSE, flags.broke: FALSE})
     frame.loops.append(flags)
 
     def iterations(first: int) -> bool:
         for position in range(first, len(items)):
             assign(env, stmt.target, items[position])
-            if not statements(env, stmt.body):
+            if not paths.statements(env, stmt.body):
                 return False
-            resume(env, flags, flags.skip)
+            paths.resume(env, flags, flags.skip)
             for flag in (flags.broke, RETURNED):
                 state = frame.bindings.get(flag, FALSE)
                 if state == TRUE:
                     return True
                 if isinstance(state, Var):
-                    return unless(env, flag, state, stmt, partial(iterations, position + 1))
+                    return paths.unless(env, flag, state, stmt, partial(iterations, position + 1))
         frame.loops.pop()  # a jump in the `else` is not this loop's
-        falls = statements(env, stmt.orelse)
+        falls = paths.statements(env, stmt.orelse)
         frame.loops.append(flags)
         return falls
 
     falls = iterations(0)
     frame.loops.pop()
-    del frame.flags[-2:]
-    resume(env, flags, flags.broke)
+    paths.resume(env, flags, flags.broke)
     del frame.bindings[flags.skip], frame.bindings[flags.broke]
     return falls
 
@@ -280,7 +250,7 @@ def _loop(env: Environment, stmt: ast.For | ast.While, over: Range | None) -> bo
     while True:
         try:
             return _loop_once(env, stmt, over, raised)
-        except KindRaised as wider:
+        except paths.KindRaised as wider:
             restore()
             raised[wider.path] = wider.kind
 
@@ -294,7 +264,7 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
         goes_on = condition(env, stmt.test) if isinstance(stmt, ast.While) else TRUE
     if goes_on == FALSE:
         frame.bindings = initial
-        return statements(env, stmt.orelse)
+        return paths.statements(env, stmt.orelse)
     body, target = _iteration(env, stmt, over, loop)
 
     is_endless = goes_on == TRUE and over is None
@@ -303,7 +273,7 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
     for edge in edges:
         if edge.bindings.get(RETURNED) != TRUE:  # nothing reads the carried names after a return
             for name, carried in loop.carried.items():
-                conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
+                paths.conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
     broke: Var | None = None
     after_breaks: Bindings = {}
     if stmt.orelse and loop.breaks and not is_endless:
@@ -318,7 +288,7 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
         leaving = edges if runs else loop.breaks
         after = _after(env, loop, leaving, missing=not is_endless and not runs)
 
-    copy_parallel(env, outer, loop.before)
+    paths.copy_parallel(env, outer, loop.before)
     _close(env, loop, body)
     if target is not None and over is not None:
         outer.append(For(target, over.start, over.stop, over.step, open_block(body), where))
@@ -326,9 +296,9 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
         outer.append(While(tuple(pre), goes_on, open_block(body), where))
     frame.bindings = after
     if broke is not None:
-        otherwise = lower_side(env, after, partial(statements, env, stmt.orelse))
-        return close_branch(env, broke, stmt, [([], after_breaks, True), otherwise])
-    return bool(loop.breaks) if is_endless else statements(env, stmt.orelse)
+        otherwise = paths.lower_side(env, after, partial(paths.statements, env, stmt.orelse))
+        return paths.close_branch(env, broke, stmt, [([], after_breaks, True), otherwise])
+    return bool(loop.breaks) if is_endless else paths.statements(env, stmt.orelse)
 
 
 def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> Loop:
@@ -338,7 +308,7 @@ def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind])
     for name in sorted(names & bindings.keys()):
         value = bindings[name]
         if not isinstance(value, Unassigned):
-            carried[name] = carry(env, name, value, raised, before)
+            carried[name] = paths.unify(env, name, [value], [before], raised=raised)
     late = {
         name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
         for name in sorted(names - carried.keys())
@@ -359,8 +329,8 @@ def _iteration(
             base = stmt.target.id if isinstance(stmt.target, ast.Name) else "_"
             target = Var(env.names.fresh(base), "int")
             assign(env, stmt.target, target)
-        if statements(env, stmt.body) and leave_if_returned(env, stmt):
-            loop.continues.append(Edge(body, frame.bindings, env.locate(stmt)))
+        if paths.statements(env, stmt.body) and paths.leave_if_returned(env, stmt):
+            paths.jump(env, loop.continues, stmt)
     frame.loops.pop()
     return body, target
 
@@ -368,7 +338,7 @@ def _iteration(
 def _close(env: Environment, loop: Loop, body: list[Stmt]) -> None:
     """Append the assignments and the jumps at the ends of a loop's paths."""
     for edge in loop.breaks + loop.continues:
-        copy_parallel(env, edge.block, edge.copies, end_of(edge.bindings))
+        paths.copy_parallel(env, edge.block, edge.copies, paths.end_of(edge.bindings))
     for edge in loop.breaks:
         edge.block.append(Break(edge.location))
     for edge in loop.continues:
@@ -378,21 +348,21 @@ def _close(env: Environment, loop: Loop, body: list[Stmt]) -> None:
 
 def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) -> Bindings:
     """The bindings after the loop if the edges in `leaving` lead there; with `missing` also the way past the loop."""
-    start, paths = loop.start, [edge.bindings for edge in leaving]
+    start, ends = loop.start, [edge.bindings for edge in leaving]
     after = dict(start)
-    fresh = {name for bindings in paths for name in bindings} - loop.carried.keys() - {PARTLY}
+    fresh = {name for bindings in ends for name in bindings} - loop.carried.keys() - {PARTLY}
     for name in sorted(fresh):
         lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no iteration"))
         if not isinstance(lack, Unassigned) and name not in (RESULT, RETURNED, RETURNED_AT):
             continue  # the loop does not assign it
-        values, _ = fill(env, name, [bindings.get(name, lack) for bindings in paths], paths)
+        values, _ = paths.fill(env, name, [bindings.get(name, lack) for bindings in ends], ends)
         copies = [edge.copies for edge in leaving]
         model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
         if missing or not (isinstance(model, Const) and all(value == model for value in values)):
             # Without `missing` no other path reads it, but Numba does not see that and needs a value.
-            values.append(lack if missing else zeros_like(model))
+            values.append(lack if missing else paths.zeros_like(model))
             copies.append(loop.before)
-        after[name] = unify(env, name, values, copies)
-    if leaving and not missing and all(bindings.get(SKIPPING) == TRUE for bindings in paths):
+        after[name] = paths.unify(env, name, values, copies)
+    if leaving and not missing and all(bindings.get(SKIPPING) == TRUE for bindings in ends):
         after[SKIPPING] = TRUE
     return after

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,11 +20,11 @@ from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
-from dualbcast.frontend.inlining import bind, lower_body
+from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
-from dualbcast.frontend.values import Arguments, Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import NUMBER, TEMPORARY, Assign, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
-from dualbcast.ir.traversal import among, free_names, operations_of
+from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
+from dualbcast.ir.nodes import NUMBER, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
+from dualbcast.ir.traversal import among, operations_of
 from dualbcast.rules.guards import Capture, all_hold
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
@@ -56,11 +55,9 @@ class Lowered(NamedTuple):
     arrays: dict[str, Capture]
 
 
-def no_arrays(value: object) -> None:
-    """The kind of a captured array's elements, for functions that may capture none: no object is an array."""
-
-
-def lower(function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind = no_arrays) -> Lowered:
+def lower(
+    function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind = lambda _: None
+) -> Lowered:
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls.
 
     `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
@@ -73,40 +70,33 @@ def lower(function: Callable[..., Any], arguments: Sequence[Argument], array_kin
 
 
 def _lower_function(
-    function: Callable[..., Any],
-    arguments: Sequence[Argument],
-    array_kind: ArrayKind = no_arrays,
-    *,
-    whole: bool = False,
+    function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind, *, whole: bool
 ) -> Lowered:
     """The IR of a scalar function alone.
 
-    The function's own rule or custom partials count only with `whole`; they do not where its body is lowered for them.
+    The function's own rule or custom partials count only with `whole`; they do not where its body is lowered for them,
+    with floats as outputs.
     """
     source = find_source(function)
     assert isinstance(function, FunctionType)
     node = source.node
-    frame = Frame(source, local_names(node), {})
+    frame = Frame(source, node, local_names(node), {})
     env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame)
     env.guards.append(source.code())
-    values, params = _values(env, node.args, arguments)
+    params = _bind_parameters(env, node.args, arguments)
     meaning = env.meaning(function) if whole else None
-    by_keyword = [param.arg for param in node.args.kwonlyargs]
-    count = len(values) - len(by_keyword)
-    given = Arguments(values[:count], dict(zip(by_keyword, values[count:], strict=True)))
-    frame.bindings = bind(env, node, function.__name__, given, {}, node)
-    env.taken.update(frame.bindings)
+    values = in_order(frame)
     try:
         if isinstance(meaning, Rule):
             numbers = tuple(as_scalar(env, value, node) for value in values)
-            value: Value = apply(env, meaning, numbers, node)
+            value: Value = apply(env, meaning.name, numbers, node)
         else:
-            value = lower_body(env, frame, node)
+            value = lower_body(env, frame)
     except RecursionError:
         env.fail(node, "branches or expressions in this function are nested too deeply", "a loop")
     if isinstance(meaning, Custom):
         value = with_custom_derivative(env, meaning, value, values, node)
-    outputs, structure = _outputs(env, value)
+    outputs, structure = _outputs(env, value, as_floats=not whole)
     try:
         body = env.freeze(env.block)
     except RecursionError:
@@ -125,48 +115,51 @@ def _lower_function(
     return Lowered(lowered, tuple(guards.values()), arrays)
 
 
-def _values(
-    env: Environment, spec: ast.arguments, arguments: Sequence[Argument]
-) -> tuple[tuple[Value, ...], list[Var]]:
-    """The values of a function's parameters, those of `*args` one by one, and the variables among them for arrays."""
+def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[Argument]) -> list[Var]:
+    """Bind a function's parameters, `*args` to a tuple; the result has the variables among them."""
     if spec.kwarg is not None:
         env.fail(spec.kwarg, f"a broadcast function cannot take `**{spec.kwarg.arg}`", "named parameters")
-    positional = positional_parameters(spec)
+    positional, bindings = positional_parameters(spec), env.frame.bindings
     parameters = [(param, param.arg) for param in positional]
     if spec.vararg is not None:
         extra = len(arguments) - len(positional) - len(spec.kwonlyargs)
         parameters += [(spec.vararg, f"{spec.vararg.arg}_{at}") for at in range(extra)]
+        bindings[spec.vararg.arg] = Record(tuple, ())
     parameters += [(param, param.arg) for param in spec.kwonlyargs]
-    values: list[Value] = []
-    # A list: an argument of `*rest` may have the name of another parameter, as rest_0.
     params: list[Var] = []
     for (param, name), argument in zip(parameters, arguments, strict=True):
+        value: Value
         if isinstance(argument, Const):
-            values.append(argument)
+            value = argument
         elif isinstance(argument, Static):
             known = argument.object
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
-            values.append(env.usable(held(known, name), param, name, instead))
+            value = env.usable(held(known, name), param, name, instead)
         else:
-            params.append(Var(env.names.fresh(name), argument))
-            values.append(params[-1])
+            value = Var(env.names.fresh(name), argument)
+            params.append(value)
             env.taken.add(name)
-    return tuple(values), params
+        if param is spec.vararg:
+            value = Record(tuple, (*bindings[param.arg], value))  # type: ignore[misc] # a Record
+        bindings[param.arg] = value
+    env.taken.update(bindings)
+    return params
 
 
-def _outputs(env: Environment, value: Value) -> tuple[tuple[Output, ...], Structure]:
+def _outputs(env: Environment, value: Value, *, as_floats: bool) -> tuple[tuple[Output, ...], Structure]:
     """The numbers that a function returns, and the structure that they have in its value."""
     outputs: list[Output] = []
     place = env.frame.returned_at or env.frame.source.node
 
     def structure(item: Value, name: str) -> Structure:
-        if isinstance(item, tuple) and not (isinstance(item, Record) and item.is_iterator):
-            kind, fields = (item.python_type, item.fields) if isinstance(item, Record) else (tuple, ())
-            return Structure(kind, tuple(structure(part, f"{name}{at}") for at, part in enumerate(item)), fields)
+        if isinstance(item, Record) and not item.is_iterator:
+            parts = tuple(structure(part, f"{name}{at}") for at, part in enumerate(item))
+            return Structure(item.python_type, parts, item.fields)
         if not isinstance(item, Const | Var):
             reason = item.reason if isinstance(item, Unassigned) else f"an output is {describe(item)}"
             env.fail(place, reason, "a return of numbers, or of tuples of numbers")
-        outputs.append(Output(env.names.fresh(name), env.current(item)))
+        number = env.convert(item, "float", place) if as_floats else item
+        outputs.append(Output(env.names.fresh(name), env.current(number)))
         return NUMBER
 
     shape = structure(value, "out")
@@ -182,7 +175,7 @@ _Kinds = tuple[Kind | Const, ...]
 
 def helper_of(row: Rule) -> Function:
     """The IR of a rule's function, with float outputs."""
-    return _numbers(_helper(row).function)
+    return _helper(row).function
 
 
 def partials_of(value: Op, builtin: Mapping[str, Callable[..., Any]]) -> tuple[Function, Sequence[Expr], list[Expr]]:
@@ -190,26 +183,21 @@ def partials_of(value: Op, builtin: Mapping[str, Callable[..., Any]]) -> tuple[F
 
     `builtin` has the partials of operations that are neither rules nor custom derivatives.
     """
-    source, args = _source_of(value)
-    return _partials_of(source or builtin[value.name], args)
+    meaning = RULES.get(value.name) or CUSTOMS.get(value.name)
+    args = value.args[1:] if isinstance(meaning, Custom) else value.args
+    source = meaning.partials if meaning is not None and meaning.partials is not None else builtin[value.name]
+    function = _partials_of(source, args).function
+    return function, args, [output.value for output in function.outputs]
 
 
-def _source_of(value: Op) -> tuple[Callable[..., Any] | None, tuple[Expr, ...]]:
-    """The Python function of an operation's partials, if any, and the arguments to differentiate in."""
-    custom = CUSTOMS.get(value.name)
-    if custom is not None:
-        return custom.partials, value.args[1:]
-    row = RULES.get(value.name)
-    return (None if row is None else row.partials), value.args
-
-
-def _partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> tuple[Function, Sequence[Expr], list[Expr]]:
-    lowered = _numbers(_lowered(source, _arguments(args)).function)
-    if len(lowered.outputs) != len(args):
-        count = len(args)
+def _partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> Lowered:
+    """The partials as a function of the arguments, by their values where these are known, and the result."""
+    lowered = _lowered(source, (*(arg if isinstance(arg, Const) else arg.kind for arg in args), "float"))
+    given, count = len(lowered.function.outputs), len(args)
+    if given != count:
         wanted = "1 argument needs 1 partial derivative" if count == 1 else f"{count} arguments need {count}"
-        _fail(source, f"{wanted}, and these partials are {len(lowered.outputs)}", "a tuple with one for each argument")
-    return lowered, args, [output.value for output in lowered.outputs]
+        _fail(source, f"{wanted}, and these partials are {given}", "a tuple with one for each argument")
+    return lowered
 
 
 def _lowered(function: Callable[..., Any], arguments: _Kinds) -> Lowered:
@@ -220,7 +208,7 @@ def _lowered(function: Callable[..., Any], arguments: _Kinds) -> Lowered:
         takes = len(positional_parameters(spec))
         if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
             _fail(function, f"this function is given {len(arguments)} arguments, and takes {takes}")
-        lowered = _lower_function(function, arguments)
+        lowered = _lower_function(function, arguments, lambda _: None, whole=False)
         assert isinstance(function, FunctionType)
         # Not by `__module__`, which `functools.wraps` copies.
         if str(function.__globals__.get("__name__")).startswith("dualbcast."):
@@ -235,28 +223,6 @@ _lowerings: dict[tuple[Callable[..., Any], _Kinds], Lowered] = {}
 def _helper(row: Rule) -> Lowered:
     assert row.function is not None
     return _lowered(row.function, tuple("int" if at in row.integer else "float" for at in range(row.arity)))
-
-
-def _arguments(args: Sequence[Expr]) -> _Kinds:
-    """The kinds of the arguments, or their values where these are known, and the kind of the result."""
-    return (*(arg if isinstance(arg, Const) else arg.kind for arg in args), "float")
-
-
-def _numbers(function: Function) -> Function:
-    """The function with every output converted to float."""
-    if all(output.value.kind == "float" for output in function.outputs):
-        return function
-    names = free_names(function)
-    body, outputs = list(function.body), []
-    for output in function.outputs:
-        value = output.value
-        if isinstance(value, Const):
-            value = Const(float(value.value), "float")
-        elif value.kind != "float":
-            value = Var(names.fresh(TEMPORARY), "float")
-            body.append(Assign(value, Op("to_float", (output.value,), "float", function.location), function.location))
-        outputs.append(replace(output, value=value))
-    return replace(function, body=tuple(body), outputs=tuple(outputs))
 
 
 # --- guards ----------------------------------------------------------------------------------------------------------
@@ -279,20 +245,13 @@ def guards_of(function: Function) -> list[Capture]:
             if key in seen:
                 continue
             seen.add(key)
-            for lowered in _sources(op):
+            called = [_helper(meaning)] if isinstance(meaning, Rule) else []
+            if meaning.partials is not None:
+                called.append(_partials_of(meaning.partials, op.args[1:] if isinstance(meaning, Custom) else op.args))
+            for lowered in called:
                 guards.extend(lowered.guards)
                 pending.append((lowered.function, False))
     return guards
-
-
-def _sources(op: Op) -> Iterator[Lowered]:
-    row = RULES.get(op.name)
-    if row is not None and row.function is not None:
-        yield _helper(row)
-    source, args = _source_of(op)
-    if source is not None:
-        _partials_of(source, args)  # refuses the wrong number of them
-        yield _lowered(source, _arguments(args))
 
 
 # --- checks of a user's row ------------------------------------------------------------------------------------------
@@ -308,24 +267,17 @@ def _check(row: Rule, callables: list[Any]) -> None:
     if function.structure != NUMBER:
         problem = f"the function of the rule {row.label} returns a tuple; it must be one number"
         _fail(row.function, problem, "a rule for each output")
-    if row in _called(function):
+    if _calls(function, row):
         problem = f"the function of the rule {row.label} calls itself, and kernels have no recursion"
         _fail(row.function, problem, "a loop")
     params = tuple(Var(f"x{at}", "int" if at in row.integer else "float") for at in range(row.arity))
     _partials_of(row.partials, params)
 
 
-def _called(function: Function) -> set[Rule]:
-    """The rules with a function of their own that a function calls, directly or through others."""
-    rows: set[Rule] = set()
-    pending = [function]
-    while pending:
-        for op in operations_of(pending.pop()):
-            row = RULES.get(op.name)
-            if row is not None and row.function is not None and row not in rows:
-                rows.add(row)
-                pending.append(_helper(row).function)
-    return rows
+def _calls(function: Function, row: Rule) -> bool:
+    """Whether a function calls a rule, directly or through the functions of other rules."""
+    called = [RULES[op.name] for op in operations_of(function) if op.name in RULES]
+    return row in called or any(each.function is not None and _calls(helper_of(each), row) for each in called)
 
 
 open_to_users(_check)

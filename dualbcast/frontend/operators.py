@@ -10,64 +10,44 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dualbcast.frontend.arithmetic import (
-    as_scalar,
-    binary,
-    call_method,
-    chain,
-    comparison,
-    equal,
-    logical,
-    truth,
-    unary,
-)
+from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.paths import branch, close_branch
-from dualbcast.frontend.values import (
-    CHOICE,
-    Range,
-    Record,
-    Static,
-    Unassigned,
-    Value,
-    describe,
-    is_list,
-    is_sequence,
-    object_of,
-    same,
-)
+from dualbcast.frontend.values import CHOICE, Range, Record, Static, Unassigned, Value, describe, is_sequence, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
 
 # Operations so cheap and total that running them early costs less than a branch.
 _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
-# Operators by their names in the IR. The methods by which classes define them have the same names, such as `__add__`,
-# or `__radd__` for the right operand, but for those in `_METHODS`.
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "bitand",
-    ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-    ast.USub: "neg",
-    ast.UAdd: "pos",
-    ast.Invert: "invert",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-}
-_METHODS = {"div": "truediv", "bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "lshift", "shr": "rshift"}
+# Each operator's syntax, its name in the IR, its name in the module `operator`, and NumPy's names. The methods by which
+# classes define it are named as in `operator`, such as `__and__`, or `__rand__` for the right operand.
+OPERATORS: list[tuple[type[ast.AST], str, str, str]] = [
+    (ast.Add, "add", "add", "add"),
+    (ast.Sub, "sub", "sub", "subtract"),
+    (ast.Mult, "mul", "mul", "multiply"),
+    (ast.Div, "div", "truediv", "divide true_divide"),
+    (ast.FloorDiv, "floordiv", "floordiv", ""),
+    (ast.Mod, "mod", "mod", "mod"),
+    (ast.Pow, "pow", "pow", ""),
+    (ast.MatMult, "matmul", "matmul", ""),
+    (ast.BitAnd, "bitand", "and_", "bitwise_and"),
+    (ast.BitOr, "bitor", "or_", "bitwise_or"),
+    (ast.BitXor, "bitxor", "xor", "bitwise_xor"),
+    (ast.LShift, "shl", "lshift", "left_shift"),
+    (ast.RShift, "shr", "rshift", "right_shift"),
+    (ast.Lt, "lt", "lt", "less"),
+    (ast.LtE, "le", "le", "less_equal"),
+    (ast.Gt, "gt", "gt", "greater"),
+    (ast.GtE, "ge", "ge", "greater_equal"),
+    (ast.Eq, "eq", "eq", "equal"),
+    (ast.NotEq, "ne", "ne", "not_equal"),
+    (ast.Not, "not", "not_", "logical_not"),
+    (ast.USub, "neg", "neg", "negative"),
+    (ast.UAdd, "pos", "pos", "positive"),
+    (ast.Invert, "invert", "invert", "invert"),
+]
+_NAMES = {syntax: name for syntax, name, _, _ in OPERATORS}
+_METHODS = {syntax: method.rstrip("_") for syntax, _, method, _ in OPERATORS}
 
 _If = TypeVar("_If", ast.If, ast.IfExp)
 
@@ -75,22 +55,20 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
     """An operator with two operands."""
-    left, right, name = expression(env, node.left), expression(env, node.right), _OPERATORS[type(node.op)]
+    left, right, name = expression(env, node.left), expression(env, node.right), _NAMES[type(node.op)]
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
-        own = call_method(env, first, f"{prefix}{_METHODS.get(name, name)}__", second, node=node)
+        own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
         if own is not None:
             return own
     if name == "add" and is_sequence(left) and is_sequence(right):
-        if is_list(left) != is_list(right):
+        if left.family is not right.family:
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
-        joined = (*sequence(env, left, node.left), *sequence(env, right, node.right))
-        return Record(list, joined) if is_list(left) else joined
+        return Record(left.family, (*left, *right))
     if name == "mul":
         for items, count in ((left, right), (right, left)):
             if is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
                 check_length(env, len(items) * int(count.value), node)
-                repeated = sequence(env, items, node) * int(count.value)
-                return Record(list, repeated) if is_list(items) else repeated
+                return Record(items.family, tuple(items) * int(count.value))
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -101,9 +79,9 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         return unary(env, "not", condition(env, node.operand), node)
-    value, name = expression(env, node.operand), _OPERATORS[type(node.op)]
-    own = call_method(env, value, f"__{name}__", node=node)
-    return unary(env, name, value, node) if own is None else own
+    value = expression(env, node.operand)
+    own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
+    return unary(env, _NAMES[type(node.op)], value, node) if own is None else own
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -126,11 +104,7 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 
 def _compare_two(
-    env: Environment,
-    operator: ast.cmpop,
-    one: tuple[Value, ast.expr],
-    two: tuple[Value, ast.expr],
-    node: ast.Compare,
+    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
 ) -> Atom:
     (left, left_node), (right, right_node) = one, two
     if isinstance(operator, ast.Is | ast.IsNot):
@@ -141,7 +115,7 @@ def _compare_two(
         test = equal(env, left, right, node)
     else:
         numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-        return comparison(env, _OPERATORS[type(operator)], *numbers, node)
+        return binary(env, _NAMES[type(operator)], *numbers, node)
     return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
@@ -155,9 +129,9 @@ def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> At
 
 def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
-        if not isinstance(item, Static | Const):
-            env.fail(node, f"whether {describe(container)} has a number depends on the data", "a tuple of numbers")
-        return TRUE if env.evaluate(node, lambda: object_of(item) in container.object) else FALSE
+        problem = f"whether {describe(container)} has a number depends on the data"
+        known = env.known_object(item, node, problem, "a tuple of numbers")
+        return TRUE if env.evaluate(node, lambda: known in container.object) else FALSE
     if isinstance(container, Range) and isinstance(item, Const) and item.kind != "float":
         inside = container.known()
         if inside is not None:
@@ -205,17 +179,16 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
     after = frame.bindings
     both_tests = isinstance(other, Atom) and other.kind == "bool" and test == first
     assigns = any(name not in before or not same(before[name], value) for name, value in after.items())
-    if both_tests and not assigns and all(map(_is_cheap, block)):
+    is_cheap = all(
+        isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP for stmt in block
+    )
+    if both_tests and not assigns and is_cheap:
         assert isinstance(other, Atom)
         env.block.extend(block)
         return logical(env, name, test, other, node=node)
     ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
     close_branch(env, test, node, ends if name == "and" else ends[::-1])
     return _chosen(env, node)
-
-
-def _is_cheap(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP
 
 
 # --- conditional expressions -----------------------------------------------------------------------------------------

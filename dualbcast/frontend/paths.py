@@ -30,7 +30,6 @@ from dualbcast.frontend.values import (
     Value,
     are_alike,
     describe,
-    items_like,
     same,
 )
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
@@ -117,9 +116,9 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
 # --- returns, and jumps out of loops ---------------------------------------------------------------------------------
 
 
-def leave_loop(env: Environment, loop: Loop, node: ast.AST) -> bool:
-    """Break out of a loop of the kernel; False, because the path ends there."""
-    loop.breaks.append(Edge(env.block, dict(env.frame.bindings), env.locate(node)))
+def jump(env: Environment, edges: list[Edge], node: ast.AST) -> bool:
+    """Leave an iteration of a loop of the kernel, on one of its edges; False, because the path ends there."""
+    edges.append(Edge(env.block, dict(env.frame.bindings), env.locate(node)))
     return False
 
 
@@ -129,11 +128,11 @@ def leave_if_returned(env: Environment, node: ast.AST) -> bool:
     if loop is None or flag == FALSE:
         return True
     if not isinstance(flag, Var):
-        return leave_loop(env, loop, node)
+        return jump(env, loop.breaks, node)
 
     def leave() -> bool:
         env.frame.bindings[RETURNED] = TRUE
-        return leave_loop(env, loop, node)
+        return jump(env, loop.breaks, node)
 
     falls = branch(env, flag, node, leave, lambda: True)
     env.frame.bindings[RETURNED] = env.frame.bindings[SKIPPING] = FALSE
@@ -201,7 +200,13 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
     if name.startswith("<") or not any(skipping):
         return values, set()
-    flags = [_flags_set(env, bindings) if skips else set() for bindings, skips in zip(paths, skipping, strict=True)]
+    # The flags that make a path skip the rest of loops that are written out; none if it has returned.
+    flags = [
+        {flag for flag in env.frame.flags[1:] if skips and bindings.get(flag, FALSE) != FALSE}
+        if bindings.get(RETURNED) != TRUE
+        else set()
+        for bindings, skips in zip(paths, skipping, strict=True)
+    ]
     leaving = [value for value, own in zip(values, flags, strict=True) if own]
     filled = list(values)
     if live and not isinstance(live[0], Unassigned):
@@ -222,21 +227,21 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     return filled, set().union(*flags) if live else set()
 
 
-def _flags_set(env: Environment, bindings: Bindings) -> set[str]:
-    """The flags that make a path skip the rest of loops that are written out; none if it has returned."""
-    if bindings.get(RETURNED) == TRUE:
-        return set()
-    loops = (loop for loop in env.frame.loops if isinstance(loop, Unrolled))
-    return {flag for loop in loops for flag in (loop.skip, loop.broke) if bindings.get(flag, FALSE) != FALSE}
-
-
-def unify(env: Environment, name: str, values: list[Value], copies: list[Copies], shown: str = "") -> Value:
+def unify(
+    env: Environment,
+    name: str,
+    values: list[Value],
+    copies: list[Copies],
+    shown: str = "",
+    raised: dict[str, Kind] | None = None,
+) -> Value:
     """One value for several paths: it is `values[i]` after path i has done `copies[i]`, to which assignments are added.
 
-    Messages call it `shown`.
+    Messages call it `shown`. With `raised` it is what a loop carries: every number in it becomes a variable, of the
+    kind there if it is wider.
     """
     first = values[0]
-    if all(map(partial(same, first), values)):
+    if raised is None and all(map(partial(same, first), values)):
         return first
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
@@ -248,19 +253,22 @@ def unify(env: Environment, name: str, values: list[Value], copies: list[Copies]
         return conflict or unassigned[0]
     numbers = [value for value in values if isinstance(value, Atom)]
     if len(numbers) == len(values):
-        kind = reduce(join, [value.kind for value in numbers])
+        kinds = [value.kind for value in numbers]
+        kind = reduce(join, [*kinds, raised[name]] if raised and name in raised else kinds)
         target = Var(env.names.fresh(_base(name)), kind)
         for path_copies, number in zip(copies, numbers, strict=True):
             path_copies.append((target, convert(number, kind)))
         return target
-    columns = [value for value in values if isinstance(value, tuple)]
+    columns = [value for value in values if isinstance(value, Record)]
     if len(columns) == len(values) and are_alike(columns):
         own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
         merged = [
-            unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position))
+            unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position), raised)
             for position, items in enumerate(zip(*columns, strict=True))
         ]
-        return items_like(columns[0], merged)
+        return columns[0].like(merged)
+    if raised is not None:
+        return first
     return _conflict(name, values, shown or ("the returned value" if name == RESULT else name))
 
 
@@ -274,24 +282,24 @@ def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
     return Unassigned(f"{shown} is {kinds}, depending on the path that leads here", True)
 
 
-def _part_of(name: str, whole: tuple[Value, ...], position: int) -> str:
+def _part_of(name: str, whole: Record, position: int) -> str:
     """How messages name an item of a value."""
-    if isinstance(whole, Record) and whole.fields:
+    if whole.fields:
         return f"{name}.{whole.fields[position]}"
     return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
 def _is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
-    if isinstance(value, tuple) and isinstance(model, tuple):
+    if isinstance(value, Record) and isinstance(model, Record):
         return are_alike((value, model)) and all(map(_is_like, value, model))
     return isinstance(value, Atom) and isinstance(model, Atom)
 
 
 def zeros_like(value: Value) -> Value:
     """A value of the same shape and kinds, for a path on which nothing reads it."""
-    if isinstance(value, tuple):
-        return items_like(value, map(zeros_like, value))
+    if isinstance(value, Record):
+        return value.like(map(zeros_like, value))
     if isinstance(value, Atom):
         return zero(value.kind)
     return value
@@ -305,19 +313,6 @@ class KindRaised(Exception):
 
     def __init__(self, path: str, kind: Kind) -> None:
         self.path, self.kind = path, kind
-
-
-def carry(env: Environment, path: str, value: Value, raised: dict[str, Kind], copies: Copies) -> Value:
-    """The value at the start of each iteration of a name that a loop assigns; its first value is added to `copies`."""
-    if isinstance(value, Const | Var):
-        kind = join(value.kind, raised.get(path, value.kind))
-        target = Var(env.names.fresh(_base(path)), kind)
-        copies.append((target, convert(value, kind)))
-        return target
-    if isinstance(value, tuple):
-        inner = [carry(env, f"{path}_{position}", item, raised, copies) for position, item in enumerate(value)]
-        return items_like(value, inner)
-    return value
 
 
 def conform(
@@ -334,7 +329,7 @@ def conform(
         if kind != target.kind:
             raise KindRaised(path, kind)
         copies.append((target, convert(value, kind)))
-    elif isinstance(target, tuple) and isinstance(value, tuple) and are_alike((target, value)):
+    elif isinstance(target, Record) and isinstance(value, Record) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
             own = _part_of(shown or path, target, position)
             conform(env, f"{path}_{position}", inner, item, copies, node, own)

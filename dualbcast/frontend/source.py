@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.rules.guards import Capture
@@ -199,17 +199,12 @@ def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
             candidates.append(node)
     if len(candidates) > 1:  # several lambdas on one line: the code object has the columns of its body
         positions = set(code.co_positions())
-        by_columns = [node for node in candidates if _span(node) in positions]
+        bodies = [cast(ast.Lambda, node).body for node in candidates]
+        spans = [(body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) for body in bodies]
+        by_columns = [node for node, span in zip(candidates, spans, strict=True) if span in positions]
         # Python 3.12 has no columns for a lambda that is only a constant, so its constants decide.
         candidates = by_columns or [node for node in candidates if _constants(node) == code.co_consts]
     return candidates[0] if candidates else None
-
-
-def _span(node: FunctionNode) -> tuple[int | None, ...]:
-    """The lines and columns of a lambda's body, in the order that code objects use."""
-    body = node.body
-    assert isinstance(body, ast.expr)
-    return body.lineno, body.end_lineno, body.col_offset, body.end_col_offset
 
 
 def _constants(node: FunctionNode) -> tuple[object, ...]:

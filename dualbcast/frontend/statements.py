@@ -11,23 +11,20 @@ from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items, items_of, make_closure
 from dualbcast.frontend.operators import condition, in_order, short_circuit
-from dualbcast.frontend.paths import close_branch, innermost_loop, leave_loop, lower_side, statements
+from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.values import (
     RESULT,
     RETURNED,
     RETURNED_AT,
     SKIPPING,
     Bindings,
-    Edge,
     Record,
     Static,
     Unrolled,
     Value,
     describe,
     is_instance,
-    is_list,
     is_sequence,
-    object_of,
 )
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
@@ -60,7 +57,7 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
         return
     read = ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt.target)
     before = expression(env, read)
-    if is_list(before):
+    if isinstance(before, Record) and before.python_type is list:
         name = stmt.target.id  # in Python, every other name of this list would see the change
         env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
@@ -88,7 +85,7 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     frame.bindings[RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[RETURNED] = frame.bindings[SKIPPING] = TRUE
     loop = innermost_loop(env)
-    return None if loop is None else leave_loop(env, loop, stmt)
+    return None if loop is None else jump(env, loop.breaks, stmt)
 
 
 @lowers(ast.Break, ast.Continue)
@@ -99,10 +96,7 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
         frame.bindings[loop.broke if isinstance(stmt, ast.Break) else loop.skip] = TRUE
         frame.bindings[SKIPPING] = TRUE
         return None
-    if isinstance(stmt, ast.Break):
-        return leave_loop(env, loop, stmt)
-    loop.continues.append(Edge(env.block, dict(frame.bindings), env.locate(stmt)))
-    return False
+    return jump(env, loop.breaks if isinstance(stmt, ast.Break) else loop.continues, stmt)
 
 
 # --- statements that stop a call while it is compiled ----------------------------------------------------------------
@@ -133,7 +127,7 @@ def _words(env: Environment, nodes: list[ast.expr]) -> str:
     """The text of an exception after a colon; empty if it is not known when the kernel is compiled."""
     values = items_of(env, nodes)
     is_known = all(isinstance(value, Const | Static) for value in values)
-    words = ", ".join(str(object_of(value)) for value in values) if is_known else ""
+    words = ", ".join(str(env.known_object(value, nodes[0], "")) for value in values) if is_known else ""
     return words and f": {words}"
 
 
@@ -197,11 +191,7 @@ def _match(env: Environment, stmt: ast.Match, rest: Rest) -> bool | None:
 
 
 def _cases(
-    env: Environment,
-    subject: Value,
-    cases: list[ast.match_case],
-    rest: Rest,
-    ruled_out: tuple[bool, ...] = (),
+    env: Environment, subject: Value, cases: list[ast.match_case], rest: Rest, ruled_out: tuple[bool, ...] = ()
 ) -> bool | None:
     """Lower the remaining cases; `ruled_out` has the truth values that earlier cases have matched."""
     if not cases:
@@ -218,9 +208,13 @@ def _cases(
     if case.guard is not None and test != FALSE:
         if not has_bound:
             _refuse_rebinding(env, case.guard, bound)
-        test = truth(
-            env, short_circuit(env, "and", test, partial(_guard, env, case.guard, bound), case.guard), case.guard
-        )
+        guard = case.guard
+
+        def holds() -> Atom:
+            env.frame.bindings.update(bound)
+            return condition(env, guard)
+
+        test = truth(env, short_circuit(env, "and", test, holds, guard), guard)
 
     def body() -> bool:
         if not has_bound:  # otherwise the guard may have given the names other values since
@@ -233,11 +227,6 @@ def _cases(
         return None if body() else False
     others = partial(_cases, env, subject, later, [], ruled_out)
     return _split(env, test, (body, lambda: others() is not False), rest, case.pattern)
-
-
-def _guard(env: Environment, guard: ast.expr, bound: Bindings) -> Atom:
-    env.frame.bindings.update(bound)
-    return condition(env, guard)
 
 
 def _refuse_rebinding(env: Environment, guard: ast.expr, bound: Bindings) -> None:
@@ -302,10 +291,7 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
     names = getattr(kind.object, "__match_args__", ())
     if len(pattern.patterns) > len(names):
         env.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
-    named = [
-        *zip(names, pattern.patterns, strict=False),
-        *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True),
-    ]
+    named = [*zip(names, pattern.patterns, strict=False), *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True)]
     items: list[tuple[ast.pattern, Value]] = []
     for name, part in named:
         if not isinstance(value, Record) or name not in value.fields:

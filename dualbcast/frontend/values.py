@@ -6,9 +6,9 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple, TypeGuard
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
@@ -30,7 +30,7 @@ class Static:
 
 
 class Record(tuple[Any, ...]):
-    """The items of a list, a named tuple, a dataclass or an iterator, which is used once.
+    """The items of a tuple, a list, a named tuple, a dataclass or an iterator, which is used once.
 
     `fields` has the names of the items, if the type gives them names.
     """
@@ -48,6 +48,11 @@ class Record(tuple[Any, ...]):
         return Record(self.python_type, items, self.fields)
 
     @property
+    def family(self) -> type:
+        """The type of its slices and sums, and that another must have to equal it."""
+        return tuple if issubclass(self.python_type, tuple) else self.python_type
+
+    @property
     def is_iterator(self) -> bool:
         return issubclass(self.python_type, Iterator)
 
@@ -56,16 +61,11 @@ class Arguments(NamedTuple):
     """The arguments of a call."""
 
     args: tuple[Value, ...]
-    keywords: dict[str, Value]
+    keywords: Mapping[str, Value] = MappingProxyType({})
 
     def after(self, first: Arguments) -> Arguments:
         """The arguments with others before them; these values win for names that are in both."""
         return Arguments((*first.args, *self.args), {**first.keywords, **self.keywords})
-
-
-def by_position(*args: Value) -> Arguments:
-    """Arguments without names."""
-    return Arguments(args, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,8 +155,7 @@ class Unassigned:
     conflict: bool = False
 
 
-# A Record is a tuple, too.
-Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | tuple["Value", ...]
+Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | Record
 Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
@@ -201,18 +200,24 @@ class Frame:
     """One call of a function that is being inlined."""
 
     source: Source
+    node: FunctionNode
     local: frozenset[str]
     bindings: Bindings
     parent: Frame | None = None
     calls: tuple[tuple[str, Location], ...] = ()
     loops: list[Loop | Unrolled] = field(default_factory=list)
-    flags: list[str] = field(default_factory=lambda: [RETURNED])
     returned_at: ast.AST | None = None
     name: str = ""
 
-    def scope(self, local: Iterable[str], bindings: Bindings) -> Frame:
-        """A scope inside this one: a comprehension's, which belongs to the same function."""
-        return Frame(self.source, frozenset(local), bindings, self, self.calls, name=self.name)
+    @property
+    def flags(self) -> list[str]:
+        """The flags that skip statements: that of a return, and those of the loops that are written out."""
+        loops = [loop for loop in self.loops if isinstance(loop, Unrolled)]
+        return [RETURNED, *(flag for loop in loops for flag in (loop.skip, loop.broke))]
+
+    def scope(self, node: FunctionNode, local: Iterable[str], bindings: Bindings) -> Frame:
+        """A scope inside this one: a comprehension's, or the loop's that stands for it."""
+        return Frame(self.source, node, frozenset(local), bindings, self, self.calls, name=self.name)
 
 
 def describe(value: Value) -> str:
@@ -221,10 +226,8 @@ def describe(value: Value) -> str:
         case Const() | Var():
             return "a number"
         case Record():
-            kind = value.python_type.__name__
-            return a_or_an(kind) + (f" of {len(value)}" if is_list(value) else "")
-        case tuple():
-            return f"a tuple of {len(value)}"
+            length = f" of {len(value)}" if value.python_type in (tuple, list) else ""
+            return a_or_an(value.python_type.__name__) + length
         case Partial():
             return describe(value.function)
         case Derived():
@@ -246,25 +249,14 @@ def describe(value: Value) -> str:
             return "unassigned"
 
 
-def object_of(value: Value) -> Any:
-    """The Python object that a known value stands for."""
-    assert isinstance(value, Const | Static), value
-    return value.value if isinstance(value, Const) else value.object
-
-
 def is_function(value: Value) -> bool:
     """Whether a value can be called."""
     return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
 
 
-def is_sequence(value: Value) -> TypeGuard[tuple[Value, ...]]:
+def is_sequence(value: Value) -> TypeGuard[Record]:
     """Whether a value can be indexed, unpacked and looped over: a tuple or a list, and no iterator or dataclass."""
-    return isinstance(value, tuple) and issubclass(type_of(value), tuple | list)
-
-
-def is_list(value: Value) -> bool:
-    """Whether a value is a list."""
-    return isinstance(value, tuple) and type_of(value) is list
+    return isinstance(value, Record) and value.family in (tuple, list)
 
 
 def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
@@ -272,8 +264,8 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
     match value:
         case Const() | Var():
             return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
-        case tuple():
-            return issubclass(type_of(value), kind)
+        case Record():
+            return issubclass(value.python_type, kind)
         case Static():
             return isinstance(value.object, kind)
         case Range():
@@ -282,19 +274,9 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
             return issubclass(FunctionType, kind)
 
 
-def items_like(model: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
-    """The items as a value of the type of `model`."""
-    return model.like(items) if isinstance(model, Record) else tuple(items)
-
-
-def type_of(value: tuple[Value, ...]) -> type:
-    """The Python type of items."""
-    return value.python_type if isinstance(value, Record) else tuple
-
-
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
-    return len({(type_of(value), len(value)) for value in values}) == 1
+    return len({(getattr(value, "python_type", tuple), len(value)) for value in values}) == 1
 
 
 def same(a: Any, b: Any) -> bool:

@@ -9,30 +9,14 @@ which they would are in `curvatures`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 
 from dualbcast import arithmetic, special
-from dualbcast.rules.curvatures import (
-    acosh_slope,
-    asin_slope,
-    asinh_slope,
-    atan2_slope,
-    atan_slope,
-    atanh_slope,
-    bell,
-    cbrt_slope,
-    cosine,
-    logistic,
-    logit_slope,
-    power_slope,
-    share_of_two,
-    sigmoid_slope,
-    sine,
-    tanh_slope,
-    tgamma_slope,
-)
+from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, rule
 from dualbcast.rules.table import CUSTOMS, REAL, Custom
 
@@ -76,25 +60,26 @@ ABOVE_MINUS_ONE = (-0.99, 50.0)
 INSIDE_ONE = (-0.999, 0.999)
 DIVISOR = (0.5, 4.0)
 
+_SCALAR_FUNCTIONS = {name: getattr(module, name) for module in (arithmetic, special) for name in module.__all__}
+
+
+def _rule(name: str, partials: Callable[..., Any], spellings: str = "", **parts: Any) -> None:
+    """Add a row, with the function of the same name that is written in the scalar language, if there is one."""
+    rule(name, partials, *spellings.split(), function=_SCALAR_FUNCTIONS.get(name), **parts)
+
+
 # --- powers, exponentials, logarithms ------------------------------------------------------------------------------
 
-rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt", "numpy.sqrt", domain=(POSITIVE,))
-rule("cbrt", lambda x, y: (cbrt_slope(y),), "math.cbrt", "numpy.cbrt", "scipy.special.cbrt")
-rule("exp", lambda x, y: (y,), "math.exp", "numpy.exp")
-rule("exp2", lambda x, y: (y * LN2,), "math.exp2", "numpy.exp2", "scipy.special.exp2")
-rule("expm1", lambda x, y: (math.exp(x),), "math.expm1", "numpy.expm1", "scipy.special.expm1")
-rule("log", lambda x, y: (1.0 / x,), "math.log", "numpy.log", domain=(POSITIVE,))
-rule("log2", lambda x, y: (1.0 / LN2 / x,), "math.log2", "numpy.log2", domain=(POSITIVE,))
-rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10", "numpy.log10", domain=(POSITIVE,))
-rule(
-    "log1p",
-    lambda x, y: (1.0 / (1.0 + x),),
-    "math.log1p",
-    "numpy.log1p",
-    "scipy.special.log1p",
-    domain=(ABOVE_MINUS_ONE,),
-)
-rule(
+_rule("sqrt", lambda x, y: (0.5 / y,), "math.sqrt numpy.sqrt", domain=(POSITIVE,))
+_rule("cbrt", lambda x, y: (curvatures.cbrt_slope(y),), "math.cbrt numpy.cbrt scipy.special.cbrt")
+_rule("exp", lambda x, y: (y,), "math.exp numpy.exp")
+_rule("exp2", lambda x, y: (y * LN2,), "math.exp2 numpy.exp2 scipy.special.exp2")
+_rule("expm1", lambda x, y: (math.exp(x),), "math.expm1 numpy.expm1 scipy.special.expm1")
+_rule("log", lambda x, y: (1.0 / x,), "math.log numpy.log", domain=(POSITIVE,))
+_rule("log2", lambda x, y: (1.0 / LN2 / x,), "math.log2 numpy.log2", domain=(POSITIVE,))
+_rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10 numpy.log10", domain=(POSITIVE,))
+_rule("log1p", lambda x, y: (1.0 / (1.0 + x),), "math.log1p numpy.log1p scipy.special.log1p", domain=(ABOVE_MINUS_ONE,))
+_rule(
     "pow",
     # Where the exponent is 0 the derivative in x is 0 (not 0 * inf), in a form that is right for the mixed derivative.
     # The derivative in p is 0 where the value is, also at x = 0; for negative x it does not exist: NaN.
@@ -102,249 +87,170 @@ rule(
         (0.0 if x == 0 else p / x)
         if p == 0
         else (
-            power_slope(x, p, y)
+            curvatures.power_slope(x, p, y)
             if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
             else p * math.pow(x, p - 1.0)
         ),
         0.0 if y == 0 else y * math.log(x),
     ),
-    "math.pow",
-    "numpy.power",
-    "numpy.float_power",
+    "math.pow numpy.power numpy.float_power",
     domain=((1e-2, 10.0), NEAR),
     kinks=(((0.0, 0.0), (0.0, -math.inf)), ((0.0, 1.0), (1.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
 )
 # Powers with a constant exponent for which roots are faster. (x + 0.0 is x, but turns -0.0 into 0.0.)
-rule("root", lambda x, y: (0.5 / y,), function=arithmetic.root, domain=(POSITIVE,))
-rule("inverse_root", lambda x, y: (-0.5 * y / (x + 0.0),), function=arithmetic.inverse_root, domain=(POSITIVE,))
-rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), function=arithmetic.root_cubed, domain=(POSITIVE,))
-rule(
-    "inverse_root_cubed",
-    lambda x, y: (-1.5 * y / (x + 0.0),),
-    function=arithmetic.inverse_root_cubed,
-    domain=(POSITIVE,),
-)
-rule(
+_rule("root", lambda x, y: (0.5 / y,), domain=(POSITIVE,))
+_rule("inverse_root", lambda x, y: (-0.5 * y / (x + 0.0),), domain=(POSITIVE,))
+_rule("root_cubed", lambda x, y: (1.5 * arithmetic.root(x),), domain=(POSITIVE,))
+_rule("inverse_root_cubed", lambda x, y: (-1.5 * y / (x + 0.0),), domain=(POSITIVE,))
+_rule(
     "hypot",
-    lambda a, b, y: (0.0 if y == 0 else cosine(a, b), 0.0 if y == 0 else sine(a, b)),
-    "math.hypot",
-    "numpy.hypot",
+    lambda a, b, y: (0.0 if y == 0 else curvatures.cosine(a, b), 0.0 if y == 0 else curvatures.sine(a, b)),
+    "math.hypot numpy.hypot",
     kinks=(((0.0, 0.0), (0.0, 0.0)),),
 )
-rule(
+_rule(
     "logaddexp",
-    lambda a, b, y: (logistic(special.gap(a, b)), logistic(special.gap(b, a))),
+    lambda a, b, y: (curvatures.logistic(special.gap(a, b)), curvatures.logistic(special.gap(b, a))),
     "numpy.logaddexp",
-    function=special.logaddexp,
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
-rule(
+_rule(
     "logaddexp2",
-    lambda a, b, y: (share_of_two(special.gap(a, b)), share_of_two(special.gap(b, a))),
+    lambda a, b, y: (curvatures.share_of_two(special.gap(a, b)), curvatures.share_of_two(special.gap(b, a))),
     "numpy.logaddexp2",
-    function=special.logaddexp2,
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
-rule(
+_rule(
     "xlogy",
     lambda a, b, y: (math.log(b), 0.0 if a == 0 and b == 0 else a / b),
     "scipy.special.xlogy",
-    function=special.xlogy,
     domain=(NEAR, POSITIVE),
     kinks=(((0.0, 0.0), (-math.inf, 0.0)),),
 )
-rule(
+_rule(
     "xlog1py",
     lambda a, b, y: (math.log1p(b), 0.0 if a == 0 and b == -1 else a / (1.0 + b)),
     "scipy.special.xlog1py",
-    function=special.xlog1py,
     domain=(NEAR, ABOVE_MINUS_ONE),
     kinks=(((0.0, -1.0), (-math.inf, 0.0)),),
 )
-alias(arithmetic.square, "numpy.square")
-alias(arithmetic.reciprocal, "numpy.reciprocal")
-alias(special.exp10, "scipy.special.exp10")
 
 # --- the logistic function and its kin -----------------------------------------------------------------------------
 
-rule("sigmoid", lambda x, y: (sigmoid_slope(x, y),), "scipy.special.expit", function=special.sigmoid)
-rule("softplus", lambda x, y: (logistic(x),), "scipy.special.softplus", function=special.softplus)
-rule("log_sigmoid", lambda x, y: (logistic(-x),), "scipy.special.log_expit", function=special.log_sigmoid)
-rule("logit", lambda x, y: (logit_slope(x),), "scipy.special.logit", function=special.logit, domain=((1e-3, 0.999),))
+_rule("sigmoid", lambda x, y: (curvatures.sigmoid_slope(x, y),), "scipy.special.expit")
+_rule("softplus", lambda x, y: (curvatures.logistic(x),), "scipy.special.softplus")
+_rule("log_sigmoid", lambda x, y: (curvatures.logistic(-x),), "scipy.special.log_expit")
+_rule("logit", lambda x, y: (curvatures.logit_slope(x),), "scipy.special.logit", domain=((1e-3, 0.999),))
 
 # --- circular and hyperbolic functions -----------------------------------------------------------------------------
 
-rule("sin", lambda x, y: (math.cos(x),), "math.sin", "numpy.sin")
-rule("cos", lambda x, y: (-math.sin(x),), "math.cos", "numpy.cos")
-rule("tan", lambda x, y: (1.0 + y * y,), "math.tan", "numpy.tan", domain=((-1.5, 1.5),))
-rule("asin", lambda x, y: (asin_slope(x),), "math.asin", "numpy.arcsin", domain=(INSIDE_ONE,))
-rule("acos", lambda x, y: (-asin_slope(x),), "math.acos", "numpy.arccos", domain=(INSIDE_ONE,))
-rule("atan", lambda x, y: (atan_slope(x),), "math.atan", "numpy.arctan")
-rule(
+_rule("sin", lambda x, y: (math.cos(x),), "math.sin numpy.sin")
+_rule("cos", lambda x, y: (-math.sin(x),), "math.cos numpy.cos")
+_rule("tan", lambda x, y: (1.0 + y * y,), "math.tan numpy.tan", domain=((-1.5, 1.5),))
+_rule("asin", lambda x, y: (curvatures.asin_slope(x),), "math.asin numpy.arcsin", domain=(INSIDE_ONE,))
+_rule("acos", lambda x, y: (-curvatures.asin_slope(x),), "math.acos numpy.arccos", domain=(INSIDE_ONE,))
+_rule("atan", lambda x, y: (curvatures.atan_slope(x),), "math.atan numpy.arctan")
+_rule(
     "atan2",
     # At the origin the limit depends on the direction: NaN.
-    lambda a, b, y: (atan2_slope(a, b), -atan2_slope(b, a)),
-    "math.atan2",
-    "numpy.arctan2",
+    lambda a, b, y: (curvatures.atan2_slope(a, b), -curvatures.atan2_slope(b, a)),
+    "math.atan2 numpy.arctan2",
     kinks=(((0.0, 0.0), (math.nan, math.nan)),),
 )
-rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh", "numpy.sinh")
-rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh", "numpy.cosh")
-rule("tanh", lambda x, y: (tanh_slope(x, y),), "math.tanh", "numpy.tanh")
-rule("asinh", lambda x, y: (asinh_slope(x),), "math.asinh", "numpy.arcsinh")
-rule("acosh", lambda x, y: (acosh_slope(x),), "math.acosh", "numpy.arccosh", domain=((1.001, 50.0),))
-rule("atanh", lambda x, y: (atanh_slope(x),), "math.atanh", "numpy.arctanh", domain=(INSIDE_ONE,))
-rule(
-    "sinc",
-    lambda x, y: (special.sinc_slope(x, y),),
-    "numpy.sinc",
-    function=special.sinc,
-    domain=(NEAR,),
-    kinks=(((0.0,), (0.0,)),),
-)
-alias(arithmetic.radians, "math.radians", "numpy.radians", "numpy.deg2rad")
-alias(arithmetic.degrees, "math.degrees", "numpy.degrees", "numpy.rad2deg")
+_rule("sinh", lambda x, y: (math.cosh(x),), "math.sinh numpy.sinh")
+_rule("cosh", lambda x, y: (math.sinh(x),), "math.cosh numpy.cosh")
+_rule("tanh", lambda x, y: (curvatures.tanh_slope(x, y),), "math.tanh numpy.tanh")
+_rule("asinh", lambda x, y: (curvatures.asinh_slope(x),), "math.asinh numpy.arcsinh")
+_rule("acosh", lambda x, y: (curvatures.acosh_slope(x),), "math.acosh numpy.arccosh", domain=((1.001, 50.0),))
+_rule("atanh", lambda x, y: (curvatures.atanh_slope(x),), "math.atanh numpy.arctanh", domain=(INSIDE_ONE,))
+_rule("sinc", lambda x, y: (special.sinc_slope(x, y),), "numpy.sinc", domain=(NEAR,), kinks=(((0.0,), (0.0,)),))
 
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 
-rule("erf", lambda x, y: (ERF_SLOPE * bell(x),), "math.erf", "scipy.special.erf", domain=(NEAR,))
-rule("erfc", lambda x, y: (-ERF_SLOPE * bell(x),), "math.erfc", "scipy.special.erfc", domain=(NEAR,))
-rule(
-    "erfinv",
-    lambda x, y: (math.exp(y * y) / ERF_SLOPE,),
-    "scipy.special.erfinv",
-    function=special.erfinv,
-    domain=(INSIDE_ONE,),
+_rule("erf", lambda x, y: (ERF_SLOPE * curvatures.bell(x),), "math.erf scipy.special.erf", domain=(NEAR,))
+_rule("erfc", lambda x, y: (-ERF_SLOPE * curvatures.bell(x),), "math.erfc scipy.special.erfc", domain=(NEAR,))
+_rule("erfinv", lambda x, y: (math.exp(y * y) / ERF_SLOPE,), "scipy.special.erfinv", domain=(INSIDE_ONE,))
+_rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma scipy.special.gammaln", domain=((0.1, 30.0),))
+_rule("tgamma", lambda x, y: (curvatures.tgamma_slope(x, y),), "math.gamma scipy.special.gamma", domain=((0.1, 15.0),))
+_rule(
+    "digamma", lambda x, y: (special.polygamma(1, x),), "scipy.special.digamma scipy.special.psi", domain=((0.1, 30.0),)
 )
-rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma", "scipy.special.gammaln", domain=((0.1, 30.0),))
-rule("tgamma", lambda x, y: (tgamma_slope(x, y),), "math.gamma", "scipy.special.gamma", domain=((0.1, 15.0),))
-rule(
-    "digamma",
-    lambda x, y: (special.polygamma(1, x),),
-    "scipy.special.digamma",
-    "scipy.special.psi",
-    function=special.digamma,
-    domain=((0.1, 30.0),),
-)
-rule(
+_rule(
     "polygamma",
     lambda n, x, y: (0, special.polygamma(n + 1, x)),
     "scipy.special.polygamma",
-    function=special.polygamma,
     domain=((0.0, 4.0), (0.1, 30.0)),
     integer=(0,),
 )
 
 # --- size, sign, rounding ------------------------------------------------------------------------------------------
 
-rule("fabs", lambda x, y: (arithmetic.sign(x),), "math.fabs", "numpy.fabs", "numpy.absolute", kinks=(((0.0,), (0.0,)),))
-rule(
+_rule("fabs", lambda x, y: (arithmetic.sign(x),), "math.fabs numpy.fabs numpy.absolute", kinks=(((0.0,), (0.0,)),))
+_rule(
     "copysign",
     lambda a, b, y: (arithmetic.sign(a) * math.copysign(1.0, b), 0),
-    "math.copysign",
-    "numpy.copysign",
+    "math.copysign numpy.copysign",
     kinks=(((0.0, 1.0), (0.0, 0.0)), ((0.0, -1.0), (0.0, 0.0))),
 )
 # The next number is the same number, to within rounding.
-rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter", "numpy.nextafter")
-rule("sign", lambda x, y: (0,), "numpy.sign", function=arithmetic.sign, kinks=(((0.0,), (0.0,)),))
+_rule("nextafter", lambda a, b, y: (1.0, 0), "math.nextafter numpy.nextafter")
+_rule("sign", lambda x, y: (0,), "numpy.sign", kinks=(((0.0,), (0.0,)),))
 # math.floor, math.ceil, math.trunc and round give integers, as in Python; the front end makes them of these.
-rule("floor", lambda x, y: (0,), "numpy.floor", kinks=(((1.0,), (0.0,)),))
-rule("ceil", lambda x, y: (0,), "numpy.ceil", kinks=(((1.0,), (0.0,)),))
-rule("trunc", lambda x, y: (0,), "numpy.trunc", "numpy.fix", kinks=(((1.0,), (0.0,)),))
-rule("rint", lambda x, y: (0,), "numpy.rint", kinks=(((0.5,), (0.0,)),))
-rule(
+_rule("floor", lambda x, y: (0,), "numpy.floor", kinks=(((1.0,), (0.0,)),))
+_rule("ceil", lambda x, y: (0,), "numpy.ceil", kinks=(((1.0,), (0.0,)),))
+_rule("trunc", lambda x, y: (0,), "numpy.trunc numpy.fix", kinks=(((1.0,), (0.0,)),))
+_rule("rint", lambda x, y: (0,), "numpy.rint", kinks=(((0.5,), (0.0,)),))
+_rule(
     "heaviside",
     lambda x, middle, y: (0, 1.0 if x == 0 else 0.0),
     "numpy.heaviside",
-    function=arithmetic.heaviside,
     domain=(REAL, NEAR),
     kinks=(((0.0, 0.5), (0.0, 1.0)),),
 )
-rule(
-    "ldexp",
-    lambda x, n, y: (arithmetic.ldexp(1.0, n), 0),
-    "math.ldexp",
-    "numpy.ldexp",
-    function=arithmetic.ldexp,
-    domain=(REAL, (-20.0, 20.0)),
-    integer=(1,),
+_rule(
+    "ldexp", lambda x, n, y: (arithmetic.ldexp(1.0, n), 0), "math.ldexp numpy.ldexp", domain=(REAL, REAL), integer=(1,)
 )
 
 # --- division with remainder: the quotient is piecewise constant ---------------------------------------------------
 
-rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod", "numpy.fmod", domain=(REAL, DIVISOR))
-rule(
+_rule("fmod", lambda a, b, y: (1.0, -np.rint((a - y) / b)), "math.fmod numpy.fmod", domain=(REAL, DIVISOR))
+_rule(
     "modulo",
     # The difference a - y may overflow.
     lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
-    "numpy.remainder",
-    "numpy.mod",
-    function=arithmetic.modulo,
+    "numpy.remainder numpy.mod",
     domain=(REAL, DIVISOR),
 )
-rule(
-    "ieee_remainder",
-    lambda a, b, y: (1.0, -np.rint(a / b - y / b)),
-    "math.remainder",
-    function=arithmetic.ieee_remainder,
-    domain=(REAL, DIVISOR),
-)
-rule(
-    "floor_divide",
-    lambda a, b, y: (0, 0),
-    "numpy.floor_divide",
-    function=arithmetic.floor_divide,
-    domain=(REAL, DIVISOR),
-)
+_rule("ieee_remainder", lambda a, b, y: (1.0, -np.rint(a / b - y / b)), "math.remainder", domain=(REAL, DIVISOR))
+_rule("floor_divide", lambda a, b, y: (0, 0), "numpy.floor_divide", domain=(REAL, DIVISOR))
 
-# --- choices and tests: control flow only --------------------------------------------------------------------------
+# --- functions that are inlined, and differentiated as user code is -------------------------------------------------
 
-alias(arithmetic.maximum, "numpy.maximum")
-alias(arithmetic.minimum, "numpy.minimum")
-alias(arithmetic.fmax, "numpy.fmax")
-alias(arithmetic.fmin, "numpy.fmin")
-alias(arithmetic.clip, "numpy.clip")
-alias(arithmetic.where, "numpy.where")
-alias(arithmetic.isnan, "math.isnan", "numpy.isnan")
-alias(arithmetic.isinf, "math.isinf", "numpy.isinf")
-alias(arithmetic.isfinite, "math.isfinite", "numpy.isfinite")
-alias(arithmetic.signbit, "numpy.signbit")
-alias(arithmetic.isclose, "math.isclose")
-
-# --- a number in two parts -----------------------------------------------------------------------------------------
-
-alias(arithmetic.frexp, "math.frexp", "numpy.frexp")
-alias(arithmetic.modf, "math.modf", "numpy.modf")
+_INLINED = {
+    "math": "degrees frexp isclose isfinite isinf isnan modf radians",
+    "numpy": "clip degrees fmax fmin frexp isfinite isinf isnan maximum minimum modf radians reciprocal signbit square "
+    "where",
+    "scipy.special": "exp10",
+}
+for _module, _names in _INLINED.items():
+    for _name in _names.split():
+        alias(_SCALAR_FUNCTIONS[_name], f"{_module}.{_name}")
+alias(arithmetic.radians, "numpy.deg2rad")
+alias(arithmetic.degrees, "numpy.rad2deg")
 
 # --- functions that have no row ------------------------------------------------------------------------------------
 
-_COMPLEX = "is about complex numbers; arrays are real here"
-_SEQUENCE = "takes a sequence; write the sum or product out, or loop over a tuple"
-_MATRIX = "multiplies along an axis, which is not an element-wise operation"
 _COUNTING = "counts with whole numbers of any size; loop over int64 values instead"
-_SPACING = "measures the floating-point format, not a number"
-
-# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, with the reason (after "it").
-EXCLUDED: dict[str, str] = {
-    "math.comb": _COUNTING,
-    "math.factorial": _COUNTING + "; math.gamma(x + 1.0) is the differentiable factorial",
-    "math.fma": "promises a single rounding, which not every target gives; write x * y + z",
-    "math.fsum": _SEQUENCE,
-    "math.gcd": _COUNTING,
-    "math.isqrt": _COUNTING,
-    "math.lcm": _COUNTING,
-    "math.perm": _COUNTING,
-    "math.sumprod": _SEQUENCE,
-    "math.ulp": _SPACING,
-    "numpy.bitwise_count": _COUNTING,
-    "numpy.conjugate": _COMPLEX,
-    "numpy.gcd": _COUNTING,
-    "numpy.isnat": "is about dates; arrays hold numbers here",
-    "numpy.lcm": _COUNTING,
-    "numpy.matmul": _MATRIX,
-    "numpy.matvec": _MATRIX,
-    "numpy.spacing": _SPACING,
-    "numpy.vecdot": _MATRIX,
-    "numpy.vecmat": _MATRIX,
+# Functions of `math` and ufuncs of NumPy that have no meaning in a kernel, by the reason (after "it").
+_REASONS = {
+    _COUNTING: "math.comb math.gcd math.isqrt math.lcm math.perm numpy.bitwise_count numpy.gcd numpy.lcm",
+    f"{_COUNTING}; math.gamma(x + 1.0) is the differentiable factorial": "math.factorial",
+    "promises a single rounding, which not every target gives; write x * y + z": "math.fma",
+    "takes a sequence; write the sum or product out, or loop over a tuple": "math.fsum math.sumprod",
+    "measures the floating-point format, not a number": "math.ulp numpy.spacing",
+    "is about complex numbers; arrays are real here": "numpy.conjugate",
+    "is about dates; arrays hold numbers here": "numpy.isnat",
+    "multiplies along an axis, which is not an element-wise operation": "numpy.matmul numpy.matvec numpy.vecdot "
+    "numpy.vecmat",
 }
+EXCLUDED = {name: reason for reason, names in _REASONS.items() for name in names.split()}

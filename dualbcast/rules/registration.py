@@ -18,22 +18,8 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.ir.simplification import FUNCTIONS
-from dualbcast.rules.table import (
-    ALIASES,
-    BY_SPELLING,
-    CUSTOMS,
-    REAL,
-    RULES,
-    WHOLE,
-    Custom,
-    Interval,
-    Kink,
-    Rule,
-    lookup,
-    meanings,
-    resolve,
-    set_meaning,
-)
+from dualbcast.rules import table
+from dualbcast.rules.table import REAL, WHOLE, Custom, Interval, Kink, Rule
 
 _numbers = itertools.count(1)
 _check: Callable[[Rule, list[Any]], None] | None = None
@@ -113,7 +99,7 @@ def rule(
     """
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise ArgumentError(f"{name!r} is no name for a rule; kernels need a Python identifier that is no keyword")
-    if name in RULES:
+    if name in table.RULES:
         raise ArgumentError(f"there is a rule for {name} in the library already; choose another name")
     is_own = _check is None
     if not is_own and function is None:
@@ -142,7 +128,9 @@ def rule(
     callables = [each for each in (function, *spellings) if each is not None and not isinstance(each, str)]
     dotted = tuple(spelling for spelling in spellings if isinstance(spelling, str))
     if _check is None:
-        _add(row, callables, dotted)
+        table.RULES[name] = row
+        FUNCTIONS[name] = functools.partial(_computed, row)
+        _enter(row, callables, dotted)
     else:
         for spelling in dotted:
             _require_spelling(spelling)
@@ -159,7 +147,7 @@ def customise(
         raise ArgumentError(
             f"{decorator} decorates a Python function, not {a_or_an(kind)}; put it directly above the `def`"
         )
-    present = lookup(function)
+    present = table.lookup(function)
     if present is not None and not isinstance(present, Custom):
         raise ArgumentError(f"{function.__name__}() has a rule already; {decorator} would change its meaning")
     label = function.__name__ if function.__name__.isidentifier() else "lambda"
@@ -167,81 +155,64 @@ def customise(
     if arity is not None:
         domain = _domain(label, arity, domain, ())
     custom = Custom(label if _check is None else f"{label}#{next(_numbers)}", function, partials, domain)
-    CUSTOMS[custom.name] = custom
-    set_meaning(function, custom)
+    table.CUSTOMS[custom.name] = custom
+    table.set_meaning(function, custom)
     return custom
 
 
 def alias(function: Callable[..., Any], *spellings: str) -> None:
     """Let the callables of these names mean `function`, which is inlined and differentiated as user code is."""
-    ALIASES.update(dict.fromkeys(spellings, function))
-    _add(function, [function], spellings)
+    table.ALIASES.update(dict.fromkeys(spellings, function))
+    _enter(function, [function], spellings)
 
 
-def forget(row: Rule) -> None:
-    """Remove a user's row from the table, with all its spellings."""
-    del RULES[row.name]
-    for spelling in row.spellings:
-        if BY_SPELLING.get(spelling) is row:
-            del BY_SPELLING[spelling]
-    for each, meaning in meanings():
-        if meaning is row:
-            set_meaning(each, None)
-
-
-def _add(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
-    """Give callables and dotted names a meaning of the library's; they have no other meaning yet."""
-    if isinstance(meaning, Rule):
-        RULES[meaning.name] = meaning
-        FUNCTIONS[meaning.name] = functools.partial(_computed, meaning)
-    BY_SPELLING.update(dict.fromkeys(spellings, meaning))
+def _enter(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
+    """Give callables and dotted names a meaning."""
+    table.BY_SPELLING.update(dict.fromkeys(spellings, meaning))
     for each in callables:
-        set_meaning(each, meaning)
+        table.set_meaning(each, meaning)
 
 
 def _add_users(
     row: Rule, callables: list[Any], spellings: tuple[str, ...], check: Callable[[Rule, list[Any]], None]
 ) -> None:
     """Add a user's row, which replaces one of the same name; if `check` refuses it, nothing changes."""
-    resolved = [(spelling, resolve(spelling)) for spelling in spellings]
-    replaced = _replaced_rows(row, resolved, callables)
+    resolved = [(spelling, table.resolve(spelling)) for spelling in spellings]
+    replaced: set[Rule] = set()
+    for named, old in [
+        *((spelling, table.BY_SPELLING.get(spelling) or table.lookup(each)) for spelling, each in resolved),
+        *((each, table.lookup(each)) for each in callables),
+    ]:
+        if isinstance(old, Rule) and old.by_user and old.label == row.label:
+            replaced.add(old)
+        elif old is not None:
+            raise ArgumentError(f"{_called(named)} has a meaning in kernels already: {_called(old)}")
     callables = [*callables, *(each for _, each in resolved if each is not None)]
-    old_spellings = {spelling: old for spelling, old in BY_SPELLING.items() if old in replaced}
-    old_meanings = [(each, old) for each, old in meanings() if old in replaced and each is not old.function]
-    old_meanings += [(each, lookup(each)) for each in callables]
-    RULES[row.name] = row
-    for spelling in old_spellings:
-        del BY_SPELLING[spelling]
+    old_spellings = dict(table.BY_SPELLING)
+    # The function of a rule that is replaced keeps its meaning, for the kernels that call it.
+    old_meanings = [(each, old) for each, old in table.meanings() if old in replaced and each is not old.function]
+    old_meanings += [(each, table.lookup(each)) for each in callables]
+    for spelling, old in old_spellings.items():
+        if old in replaced:
+            del table.BY_SPELLING[spelling]
     for each, _ in old_meanings:
-        set_meaning(each, None)
-    BY_SPELLING.update(dict.fromkeys(spellings, row))
-    for each in callables:
-        set_meaning(each, row)
+        table.set_meaning(each, None)
+    table.RULES[row.name] = row
+    _enter(row, callables, spellings)
     try:
         check(row, callables)
     except BaseException:
-        forget(row)
-        BY_SPELLING.update(old_spellings)
+        del table.RULES[row.name]
+        table.BY_SPELLING.clear()
+        table.BY_SPELLING.update(old_spellings)
         for each, old in old_meanings:
-            set_meaning(each, old)
+            table.set_meaning(each, old)
         raise
-
-
-def _replaced_rows(row: Rule, resolved: list[tuple[str, Any]], callables: list[Any]) -> set[Rule]:
-    """The user's rows that a row of the same name replaces; an error if a callable has another meaning."""
-    rows: set[Rule] = set()
-    present = [(spelling, BY_SPELLING.get(spelling) or lookup(each)) for spelling, each in resolved]
-    for spelling, old in [*present, *((each, lookup(each)) for each in callables)]:
-        if isinstance(old, Rule) and old.by_user and old.label == row.label:
-            rows.add(old)
-        elif old is not None:
-            raise ArgumentError(f"{_called(spelling)} has a meaning in kernels already: {_called(old)}")
-    return rows
 
 
 def _computed(row: Rule, *args: float) -> Any:
     """The result of a function of the library at known numbers; an exception where Python has none."""
-    originals = (resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
+    originals = (table.resolve(each) for each in row.spellings if each.startswith(("math.", "numpy.")))
     with np.errstate(all="raise"):
         result = (next(originals, None) or row.function)(*args)  # type: ignore[misc] # one of the two exists
     return result.item() if isinstance(result, np.generic) else result
@@ -304,7 +275,7 @@ def _require_spelling(spelling: str) -> None:
     module, _, name = spelling.rpartition(".")
     if not module or not all(part.isidentifier() for part in spelling.split(".")):
         raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.i0'")
-    spelled = resolve(spelling)
+    spelled = table.resolve(spelling)
     if spelled is None and module in sys.modules:
         raise ArgumentError(f"the module {module} has no {name}")
     if spelled is not None and not callable(spelled):

@@ -111,11 +111,6 @@ def watch(function: Any) -> Capture:
     return Capture(place, "meaning", place["meaning"], "")
 
 
-def by_spelling(spelling: str) -> Any:
-    """The meaning of a dotted name; raises `KeyError` where the table has none."""
-    return BY_SPELLING[spelling]
-
-
 def set_meaning(function: Any, meaning: Any) -> None:
     """Give a callable a meaning, or with None take it away; the guards of kernels that have used it then fail."""
     place = _stored(function)

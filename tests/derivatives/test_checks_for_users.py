@@ -13,10 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from forgotten_rules import forget
 
 import dualbcast
 from dualbcast import ArgumentError, differentiable_broadcast
-from dualbcast.rules.registration import forget
 from dualbcast.rules.table import RULES
 from dualbcast.testing import DerivativeError, check_derivatives, check_partials
 

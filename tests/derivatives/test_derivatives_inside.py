@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from cells import Cell, check_traceback, program, rows, verify
 from corpus import CORPUS, Case
+from forgotten_rules import forget
 from oracles import differentiate, numbers_of, second_derivatives
 
 import dualbcast
@@ -35,7 +36,6 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Op
 from dualbcast.ir.traversal import expressions, statements
 from dualbcast.program.explain import operations
-from dualbcast.rules.registration import forget
 from dualbcast.rules.table import RULES
 
 BACKENDS = ("python", "cpu")

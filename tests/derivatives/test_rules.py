@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 import rule_oracles as oracles
+from forgotten_rules import forget
 
 from dualbcast import differentiable_broadcast
 from dualbcast.rules import library
-from dualbcast.rules.registration import forget, rule
+from dualbcast.rules.registration import rule
 from dualbcast.rules.table import ALIASES, Rule, lookup
 from dualbcast.rules.table import RULES as TABLE
 

@@ -21,10 +21,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.special
+from forgotten_rules import forget
 
 import dualbcast
 from dualbcast import ArgumentError, CompileError, differentiable_broadcast
-from dualbcast.rules.registration import forget
 from dualbcast.rules.table import RULES, lookup
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
