@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.errors import BackendError
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 from dualbcast.runtime.cpu.policy import get_num_threads
 from dualbcast.runtime.cuda import launch as cuda_launch
 
