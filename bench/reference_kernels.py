@@ -154,7 +154,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
 
     Parameters
     ----------
-    call : dualbcast.program.launch.Call
+    call : dualbcast.program.element.Call
         The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
         `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
     cc : (int, int)

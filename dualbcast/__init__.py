@@ -19,7 +19,7 @@ from dualbcast.errors import (
     MissingDependencyError,
     ShapeError,
 )
-from dualbcast.program.jacobian import Hessian, Jacobian
+from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.rules.registration import rule
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads

@@ -10,10 +10,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dualbcast.api.binding import Wrt, wrt_key
+from dualbcast.api.binding import Wrt
+from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
-from dualbcast.program.jacobian import library_of
+from dualbcast.program.results import library_of
 from dualbcast.rules.table import Custom, Interval, Rule, lookup
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]

@@ -252,14 +252,14 @@ BUGS = [
     ),
     Bug(
         "upper and lower Hessian",
-        "if self.wrt.index(first) > self.wrt.index(second):",
-        "if self.wrt.index(first) < self.wrt.index(second):",
+        "keys[-order:]), key=self._results.positions.index)",
+        "keys[-order:]), key=lambda at: -self._results.positions.index(at))",
         "test_derivative_methods",
     ),
     Bug(
         "kernel of another layout from the disk",
-        '"kernel", self.identity, repr(layout), repr(self._text_arguments(target))',
-        '"kernel", self.identity, repr(self._text_arguments(target))',
+        '"kernel", self._identity, repr(layout), repr(self._text_arguments(target))',
+        '"kernel", self._identity, repr(self._text_arguments(target))',
         "test_product_cache test_api test_iteration_space",
     ),
     # --- api ---

@@ -14,7 +14,7 @@ from bench.paper.reverse import ReverseCell
 from bench.paper.traffic import bytes_needed
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli.measure import Device
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 
 __all__ = ["hand_kernels", "implementations", "own_kernels"]
 

@@ -12,7 +12,7 @@ from math import tanh
 from typing import Any
 
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 from dualbcast.special import sigmoid
 
 __all__ = ["ReverseCell"]

@@ -5,35 +5,117 @@ An argument that is known when a kernel is compiled is part of the `Form` of the
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from inspect import Parameter
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.api.callables import BY_NAME, BY_POSITION, find_subject, is_operand, plain_number, static_key
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Static
-from dualbcast.runtime.arguments import Signature, array_kind, no_derivative
+from dualbcast.runtime.arguments import array_kind
 
 Wrt = str | int | Sequence[str | int] | None
 
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # The keywords of the methods of a BroadcastFunction.
 _RESERVED = ("out", "wrt")
+
+
+# --- the function behind a callable -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A Python function with some of its arguments; the callable itself where there is no function behind it."""
+
+    function: FunctionType
+    # The arguments before those of a call: the object of a method, those of a `functools.partial`.
+    fixed: tuple[Any, ...] = ()
+    # Arguments by name, which a call may replace.
+    preset: dict[str, Any] = field(default_factory=dict)
+    # The parameters that a BroadcastFunction on the way takes as static.
+    static: frozenset[str] = frozenset()
+
+    def given(self, args: tuple[Any, ...], named: dict[str, Any]) -> Subject:
+        """With more arguments."""
+        return replace(self, fixed=(*self.fixed, *args), preset={**self.preset, **named})
+
+    def signatures(self) -> tuple[inspect.Signature, inspect.Signature]:
+        """All parameters, and those that are left to a caller: none that is fixed; from a preset one on by name only.
+
+        They are those of the function's own code, whatever its `__wrapped__` and `__signature__` say.
+        """
+        function = self.function
+        bare = FunctionType(function.__code__, {}, function.__name__, function.__defaults__, function.__closure__)
+        bare.__kwdefaults__ = function.__kwdefaults__
+        bare.__annotations__ = function.__annotations__
+        whole = inspect.signature(bare)
+        for name in self.preset.keys() - whole.parameters:
+            raise ArgumentError(f"{function.__name__}() has no parameter {name} for the functools.partial to fill")
+        try:
+            return whole, inspect.signature(partial(bare, *self.fixed, **self.preset))
+        except ValueError as error:
+            raise ArgumentError(
+                f"the functools.partial does not fit {function.__name__}(): {error.__cause__}"
+            ) from None
+
+
+def find_subject(thing: Any) -> Subject:
+    """Look through methods, `functools.partial`, objects with `__call__`, Numba's dispatchers and BroadcastFunctions.
+
+    A function with `__wrapped__` is itself the function, since it may do more than the one that it wraps.
+    """
+    if isinstance(thing, FunctionType):
+        return Subject(thing)
+    if isinstance(thing, MethodType):
+        return find_subject(thing.__func__).given((thing.__self__,), {})
+    if isinstance(thing, partial):
+        return find_subject(thing.func).given(thing.args, thing.keywords)
+    if isinstance(thing, staticmethod):
+        return find_subject(thing.__func__)
+    if isinstance(thing, DerivativeOf):
+        assert isinstance(called_with, FunctionType)
+        return Subject(called_with, (thing, ()))
+    decorated = _of_broadcast_function(thing)
+    if decorated is not None:
+        return decorated
+    python_function = getattr(thing, "py_func", None)  # Numba's dispatchers
+    if isinstance(python_function, FunctionType):
+        return Subject(python_function)
+    if not isinstance(thing, type):
+        call = getattr(type(thing), "__call__", None)  # noqa: B004 (the function is wanted, not whether there is one)
+        if isinstance(call, FunctionType) or _of_broadcast_function(call) is not None:
+            return find_subject(call).given((thing,), {})
+    return Subject(thing)
+
+
+def _of_broadcast_function(thing: Any) -> Subject | None:
+    binder = getattr(thing, "_binder", None)
+    if getattr(thing, "_partials", ()):
+        raise ArgumentError(
+            f"{thing!r} cannot be decorated by way of another object; decorate first, then take .partial"
+        )
+    return replace(binder.subject, static=binder.static) if isinstance(binder, Binder) else None
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
-    # For each parameter in the order of the signature, with those of `*args` spread, the known value, or None for an
-    # array.
+    # For each parameter in order, with those of `*args` spread, the known value, or None for an array.
     slots: tuple[Static | None, ...]
     names: tuple[str, ...]  # the parameters that are arrays
     parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
@@ -43,9 +125,7 @@ class Form:
 class Binder:
     """Binds the arguments of calls to the parameters of a function, as Python does.
 
-    The subject is what was decorated: a function, a method with its object, a `functools.partial`, an object with
-    `__call__`, or a function that Numba has compiled. `static` names the parameters that are known when a kernel is
-    compiled.
+    The subject is what was decorated; `static` names the parameters that are known when a kernel is compiled.
     """
 
     def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
@@ -55,8 +135,8 @@ class Binder:
         self.name: str = getattr(subject, "__name__", "") or (
             self.function.__name__ if isinstance(subject, partial) else type(subject).__name__
         )
-        self._parameters = self.subject.parameters()
-        self.signature = self.subject.signature()  # of the parameters that are left to a caller
+        whole, self.signature = self.subject.signatures()
+        self._parameters = whole.parameters
         varargs = [name for name, each in self._parameters.items() if each.kind is Parameter.VAR_POSITIONAL]
         self.vararg = varargs[0] if varargs else ""
         self._prefix = self.vararg
@@ -65,9 +145,10 @@ class Binder:
         wanted = frozenset([static] if isinstance(static, str) else static)
         self.static: frozenset[str] = wanted or self.subject.static & set(self.signature.parameters)
         self._fixed = tuple(map(plain_number, self.subject.fixed))
+        defaults = {name: each.default for name, each in self._parameters.items() if each.default is not each.empty}
         self._defaults = {
             name: value if name in self.static else plain_number(value)
-            for name, value in self.subject.defaults().items()
+            for name, value in {**defaults, **self.subject.preset}.items()
         }
         self._check_names()
         # By the number of arguments, the forms of calls that give all of them by position, where all must be arrays.
@@ -92,9 +173,9 @@ class Binder:
 
     def check_wrt(self, wanted: Any) -> None:
         """Refuse static parameters in the `wrt` of a decorator."""
-        for item in _items(wanted):
-            if isinstance(item, str) and item in self.static:
-                raise ArgumentError(f"wrt={item!r}: {item} is static, so there is no derivative in it")
+        for item, name in named_in(wanted):
+            if name in self.static:
+                raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
 
     def __str__(self) -> str:
         """The call as messages show it: `f(x, y=1.0, *, mode)`."""
@@ -113,11 +194,11 @@ class Binder:
         """
         filling = self._fillings.get((len(args), *named, wanted))
         if filling is None:
-            filling = self._filling(len(args), tuple(named), wanted)
+            filling = self._fillings[len(args), *named, wanted] = self._filling(len(args), tuple(named), wanted)
         values = (*args, *named.values(), *filling.defaults)
         marks: tuple[Any, ...] = ()
         if filling.open:
-            marks = tuple([self._mark(filling.names[at], values[filling.order[at]]) for at in filling.open])
+            marks = tuple([self._mark(name, values[place]) for name, place, _ in filling.open])
         filled = filling.forms.get(marks)
         if filled is None:
             filled = filling.forms[marks] = self._form(filling, marks, values)
@@ -129,27 +210,22 @@ class Binder:
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
         """Bind `count` arguments by position and these by name, whatever their values are."""
         given = count + len(named)
-        places = dict(zip(named, range(count, given), strict=True))
-        arguments, spread = self._assign(tuple(range(count)), places)
-        names = tuple(argument.name for argument in arguments)
-        parameters = names[len(self._fixed) :]
-        asked = {name for item in _items(wanted) for name in _named(item, parameters, names[spread], self.vararg)}
-        order: list[int] = []
-        marks: list[Any] = []
+        arguments, spread = self._assign(range(count), dict(zip(named, range(count, given), strict=True)))
+        parameters = tuple([name for name, _, _ in arguments[len(self._fixed) :]])
+        asked = {name for _, name in named_in(wanted, parameters, spread, self.vararg)}
+        slots: list[_Slot] = []
         defaults: list[Any] = []
         for name, value, left_out in arguments:
-            order.append(given + len(defaults) if left_out else value)
             if left_out:
-                defaults.append(value)
                 is_array = name not in self.static and is_operand(value)
-                marks.append(None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED)
+                mark = None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED
+                slots.append(_Slot(name, given + len(defaults), mark))
+                defaults.append(value)
             else:
                 can_be_known = name in self.static or not is_operand(self._defaults.get(name, 0))
-                marks.append(_OPEN if can_be_known else None)
-        undecided = tuple(at for at, mark in enumerate(marks) if mark is _OPEN)
-        filling = _Filling(names, parameters, names[spread], tuple(order), tuple(defaults), tuple(marks), undecided)
-        self._fillings[count, *named, wanted] = filling
-        return filling
+                slots.append(_Slot(name, value, _OPEN if can_be_known else None))
+        undecided = tuple([slot for slot in slots if slot.mark is _OPEN])
+        return _Filling(tuple(slots), tuple(defaults), parameters, spread, undecided)
 
     def _mark(self, name: str, value: Any) -> Any:
         """The part of a form's key for an argument that can be known; None for an array."""
@@ -162,96 +238,87 @@ class Binder:
     def _form(self, filling: _Filling, marks: tuple[Any, ...], values: tuple[Any, ...]) -> _Filled:
         """The form of a call, and the places of its arrays among `values`."""
         decided = iter(marks)
-        key = tuple(next(decided) if mark is _OPEN else mark for mark in filling.marks)
-        is_array = [mark is None for mark in key]
-        places = tuple(place for place, array in zip(filling.order, is_array, strict=True) if array)
-        slots = tuple(
-            None if array else Static(values[place]) for place, array in zip(filling.order, is_array, strict=True)
-        )
-        names = tuple(name for name, array in zip(filling.names, is_array, strict=True) if array)
+        key = tuple(next(decided) if slot.mark is _OPEN else slot.mark for slot in filling.slots)
+        pairs = [*zip(filling.slots, key, strict=True)]
+        slots = tuple(None if mark is None else Static(values[slot.place]) for slot, mark in pairs)
+        names = tuple(slot.name for slot, mark in pairs if mark is None)
+        places = tuple(slot.place for slot, mark in pairs if mark is None)
         spread = tuple(name for name in filling.spread if name in names)
         # With setdefault two threads that come here at once get the same object.
         form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
         return form, None if places == tuple(range(len(values))) else places
 
-    def _assign(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[_Argument], slice]:
-        """The arguments in the order of the parameters, those of `*args` spread; the slice says which these are."""
+    def _assign(
+        self, args: Sequence[Any], named: dict[str, Any]
+    ) -> tuple[list[tuple[str, Any, bool]], tuple[str, ...]]:
+        """For each parameter, those of `*args` spread, its name, its argument or default, and whether the caller has
+        left it out; and the names of those of `*args`."""
         try:
             given = self.signature.bind(*args, **named).arguments
         except TypeError:
             raise ArgumentError(self._mismatch(len(args), named)) from None
-        fixed, spread = list(self._fixed), slice(0, 0)
-        arguments: list[_Argument] = []
+        fixed, spread = list(self._fixed), tuple[str, ...]()
+        arguments: list[tuple[str, Any, bool]] = []
         for name, parameter in self._parameters.items():
             if parameter.kind is Parameter.VAR_KEYWORD:
                 if name in given:
                     raise ArgumentError(self._mismatch(len(args), named))
             elif parameter.kind is Parameter.VAR_POSITIONAL:
                 values = [(value, True) for value in fixed] + [(value, False) for value in given.get(name, ())]
-                fixed, spread = [], slice(len(arguments), len(arguments) + len(values))
-                arguments += [
-                    _Argument(f"{self._prefix}_{place}", value, left_out)
-                    for place, (value, left_out) in enumerate(values)
-                ]
-            elif parameter.kind in BY_POSITION and fixed:
-                arguments.append(_Argument(name, fixed.pop(0), left_out=True))
-            elif name in given:
-                arguments.append(_Argument(name, given[name], left_out=False))
+                fixed, spread = [], tuple([f"{self._prefix}_{place}" for place in range(len(values))])
+                arguments += [(each, *value) for each, value in zip(spread, values, strict=True)]
+            elif parameter.kind in _BY_POSITION and fixed:
+                arguments.append((name, fixed.pop(0), True))
             else:
-                arguments.append(_Argument(name, self._defaults[name], left_out=True))
+                left_out = name not in given
+                arguments.append((name, self._defaults[name] if left_out else given[name], left_out))
         return arguments, spread
 
     def _mismatch(self, count: int, named: Collection[str]) -> str:
         """Why so many arguments by position, and these by name, do not fit the signature."""
         parameters = self.signature.parameters.values()
-        by_name = {each.name for each in parameters if each.kind in BY_NAME}
-        positional = [each for each in self._parameters.values() if each.kind in BY_POSITION]
+        by_name = {each.name for each in parameters if each.kind in _BY_NAME}
+        positional = [each for each in self._parameters.values() if each.kind in _BY_POSITION]
         taken = positional[: len(self._fixed) + count]
         for name in [each.name for each in taken if each.kind is not Parameter.POSITIONAL_ONLY]:
             if name in named or name in self.subject.preset:
                 return f"{self} gets two values for {name}"
         kinds = [each.kind for each in parameters]
-        accepted = sum(kind in BY_POSITION for kind in kinds)
+        accepted = sum(kind in _BY_POSITION for kind in kinds)
         if count > accepted and Parameter.VAR_POSITIONAL not in kinds:
             by_position = " by position" if Parameter.KEYWORD_ONLY in kinds else ""
             return f"{self} takes {accepted} argument{'s' * (accepted != 1)}{by_position}, and {count} are given"
         unknown = [name for name in named if name not in by_name]
         if unknown:
             return f"{self} has no parameter {unknown[0]!r}"
-        required = [
-            each.name for each in parameters if each.kind in BY_POSITION + BY_NAME and each.default is each.empty
-        ]
-        missing = [name for name in required if name not in named and name not in [each.name for each in taken]]
-        return f"{self} lacks a value for {', '.join(missing)}"
+        filled = {*named, *[each.name for each in taken]}
+        required = [each for each in parameters if each.kind in _BY_POSITION + _BY_NAME and each.default is each.empty]
+        return f"{self} lacks a value for {', '.join([each.name for each in required if each.name not in filled])}"
 
 
-class _Argument(NamedTuple):
-    """A parameter with its value, or the value's place in the call, and whether the caller has left it out."""
+class _Slot(NamedTuple):
+    """A parameter, the place of its value, and its part of a form's key, None for an array."""
 
     name: str
-    value: Any
-    left_out: bool
+    place: int
+    mark: Any
 
 
 _Filled = tuple[Form, tuple[int, ...] | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Filling:
     """How calls with one number of arguments and one set of names fill the parameters, whatever the values are."""
 
-    names: tuple[str, ...]  # all parameters, with those of `*args` spread
+    # One for each parameter, with those of `*args` spread. A place counts the arguments, those by name, and then
+    # `defaults`, the values of the parameters that the caller leaves out.
+    slots: tuple[_Slot, ...]
+    defaults: tuple[Any, ...]
     parameters: tuple[str, ...]  # as in `Form`
     spread: tuple[str, ...]  # as in `Form`, but all of `*args`
-    # For each parameter its place among the arguments, those by name, and `defaults`: the values of the parameters that
-    # the caller leaves out.
-    order: tuple[int, ...]
-    defaults: tuple[Any, ...]
-    # For each parameter its part of a form's key, None for an array; `open` has those whose part depends on the value.
-    marks: tuple[Any, ...]
-    open: tuple[int, ...]
-    # By the marks of the parameters in `open`: the form, and the places of its arrays, or None where all values are
-    # arrays and stand in order.
+    open: tuple[_Slot, ...]  # those whose mark depends on the value
+    # By their marks: the form, and the places of its arrays, or None where all values are arrays and in order.
     forms: dict[tuple[Any, ...], _Filled] = field(default_factory=dict)
 
 
@@ -260,69 +327,72 @@ _ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
 _OMITTED, _OPEN = object(), object()
 
 
-# --- wrt --------------------------------------------------------------------------------------------------------------
+# --- static arguments -------------------------------------------------------------------------------------------------
 
 
-def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
-    """`wrt=` as part of a key; `directions` checks that it names arguments."""
-    if wrt is None or isinstance(wrt, str):
-        return wrt
-    if type(wrt) is tuple:
-        for item in wrt:
-            if type(item) is not str:
-                break
-        else:
-            return wrt
-    if isinstance(wrt, int | np.integer):
-        return _position(wrt)
+def is_operand(value: Any) -> bool:
+    """Whether a default is a number or an array."""
+    if isinstance(value, enum.Enum):
+        return False
+    numbers = bool | int | float | np.bool_ | np.integer | np.floating
+    return isinstance(value, numbers) or array_kind(value) is not None
+
+
+def plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it is, which a kernel is compiled with; anything else as it is."""
+    if isinstance(value, np.longdouble):
+        return float(value)
+    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
+
+
+def static_key(value: Any, name: str) -> Any:
+    """The key of a static argument. Equal keys make the same kernel: those of 1, 1.0 and True differ."""
+    if array_kind(value) is not None:
+        raise ArgumentError(f"{name} is static, and an array cannot be: leave it out of static=, or pass a tuple")
     try:
-        items = tuple(_position(item) if isinstance(item, int | np.integer) else item for item in wrt)
-        hash(items)
+        hash(value)
     except TypeError:
-        raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
-    return items
+        instead = "tuple(…)" if isinstance(value, list) else "a tuple, a string or a frozen dataclass"
+        raise ArgumentError(
+            f"{name} is static, and {a_or_an(type(value).__name__)} cannot be: it can change unseen. Pass {instead}."
+        ) from None
+    return _typed(value)
 
 
-def _position(item: Any) -> int:
-    if isinstance(item, bool):  # True would be 1 in a key
-        raise ArgumentError(f"wrt={item!r} is no argument; give names or positions")
-    return int(item)
+def _typed(value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, bool | int | float | complex | np.generic) and not isinstance(value, enum.Enum):
+        return kind, repr(value)  # which tells 0.0 from -0.0, and says that nan is nan
+    if isinstance(value, tuple):
+        return kind, *map(_typed, value)
+    if kind is frozenset:
+        return kind, frozenset(map(_typed, value))
+    if is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
+        # All fields, also those that its == leaves out.
+        return kind, *(_typed(getattr(value, field.name)) for field in fields(kind))
+    if isinstance(value, str | bytes | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
+        return kind, value
+    return kind, _Identity(value)
 
 
-def _items(wanted: Any) -> tuple[Any, ...]:
-    return () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,)
+class _Identity:
+    """Equal only for the same object: objects that their own == calls equal can make different kernels."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value  # a reference, so that no other object gets its id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
 
 
-def _named(item: Any, parameters: tuple[str, ...], spread: tuple[str, ...], vararg: str) -> tuple[Any, ...]:
-    """The parameters that an item of `wrt` names or counts: for the name of `*args` all of these."""
-    name = parameters[item] if isinstance(item, int) and -len(parameters) <= item < len(parameters) else item
-    return spread if vararg and name == vararg else (name,)
-
-
-def directions(
-    wanted: Any, form: Form, names: tuple[str, ...], signature: Signature, binder: Binder
-) -> tuple[int, ...]:
-    """The positions in `names`, the arguments and then the captured arrays, of those to differentiate in.
-
-    Raises ArgumentError where `wanted` names something else, or something that carries no derivative.
-    """
-    kinds = signature.kinds
-    if wanted is None:
-        return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
-    positions: list[int] = []
-    for item in _items(wanted):
-        for name in _named(item, form.parameters, form.spread, binder.vararg):
-            if name in names:
-                positions.append(names.index(name))
-            elif name in binder.static:
-                raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
-            elif name in form.parameters:
-                raise ArgumentError(
-                    f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative"
-                )
-            else:
-                raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
-    for position in positions:
-        if kinds[position] != "float":
-            raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
-    return tuple(dict.fromkeys(positions))
+def named_in(
+    wanted: Any, parameters: tuple[str, ...] = (), spread: tuple[str, ...] = (), vararg: str = ""
+) -> Iterator[tuple[Any, Any]]:
+    """Each item of a `wrt` with a parameter that it names or counts: for the name of `*args` all of these."""
+    for item in () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,):
+        name = parameters[item] if isinstance(item, int) and -len(parameters) <= item < len(parameters) else item
+        for each in spread if vararg and name == vararg else (name,):
+            yield item, each

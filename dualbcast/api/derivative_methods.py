@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dualbcast.api.binding import Wrt, wrt_key
-from dualbcast.api.dispatch import Dispatch, Specialisation
+from dualbcast.api.binding import Wrt
+from dualbcast.api.dispatch import Dispatch, Specialisation, wrt_key
 from dualbcast.errors import ArgumentError
-from dualbcast.program.jacobian import Hessian, Jacobian
-from dualbcast.program.launch import Shape
+from dualbcast.program.results import Hessian, Jacobian, Shape
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 
@@ -54,8 +53,7 @@ class Pullback:
         ArgumentError, ShapeError, DTypeError
             The cotangents do not fit; nothing has run.
         """
-        specialisation = self._specialisation
-        return specialisation.back("pullback", self._values, cotangents)
+        return self._specialisation.back("pullback", self._values, cotangents)
 
 
 class Derivatives:
@@ -130,7 +128,7 @@ class Derivatives:
         (array([10., 10., 10.]), np.float64(6.0))
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        specialisation.derive("pullback")
+        specialisation.element.derive("pullback", specialisation.wrt)
         results, outputs = specialisation.run("value", values)
         return results.value(outputs), Pullback(specialisation, values, results.shape)
 

@@ -10,21 +10,19 @@ from collections.abc import Callable
 from functools import partial
 from operator import getitem
 from types import CellType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from dualbcast.api.binding import Binder, Form, Wrt, directions, wrt_key
+from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.foreign_objects import recorder_of
 from dualbcast.frontend.lower import Lowered, lower
-from dualbcast.program.element import Element, flatten_out, output_dtypes
-from dualbcast.program.jacobian import broadcasts_to
-from dualbcast.program.launch import Call, Ran, Shape, run_call
-from dualbcast.program.products import Which
-from dualbcast.program.typed_product import Options, collection_postponed
+from dualbcast.program.element import Call, Element, Ran, run_call
+from dualbcast.program.products import Options, Which, collection_postponed, output_dtypes
+from dualbcast.program.results import Jacobian, Shape, broadcasts_to
 from dualbcast.rules.guards import ABSENT, Capture
-from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
+from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, no_derivative, sign
 from dualbcast.runtime.call_key import FastPath, Recent, forms_of
 from dualbcast.runtime.cuda.memory import are_on_device, beside
 from dualbcast.runtime.iteration_space import form_of, result_shape
@@ -101,16 +99,12 @@ class Dispatch:
         return Specialisation(program, signature, first, second, recorder_of(values)), values
 
     def _program(self, form: Form, values: tuple[Any, ...]) -> tuple[Program, tuple[Any, ...]]:
-        """The function lowered for values of these kinds, and the captured arrays."""
+        """The function lowered for values of these kinds, anew where a guard fails; and the captured arrays."""
         kinds = sign(values, form.names).kinds
         program = self.programs.get((form, kinds))
         captured = None if program is None else program.captured()
-        if program is None or captured is None:
-            return self._lower(form, values, kinds)
-        return program, captured
-
-    def _lower(self, form: Form, values: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Program, tuple[Any, ...]]:
-        """The function lowered anew, and the arrays that it captures."""
+        if program is not None and captured is not None:
+            return program, captured
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
@@ -171,14 +165,6 @@ def _reader(guard: Capture) -> Callable[[], Any]:
     return partial(getitem, guard.place, guard.key)
 
 
-class Derived(NamedTuple):
-    """A function of the arguments of a call, and then of tangents or cotangents, for the call's dtypes."""
-
-    element: Element
-    extra: tuple[DType, ...]  # the dtypes of the tangents or cotangents
-    signature: Signature  # of all parameters
-
-
 class Specialisation:
     """A function for all calls of one form whose arguments, and captured arrays, have the same forms.
 
@@ -193,12 +179,13 @@ class Specialisation:
         self.program, self.element = program, program.element
         self.signature, self.wrt, self.gradient, self.recorder = signature, wrt, gradient, recorder
         self.dtypes = output_dtypes([output.value.kind for output in self.element.function.outputs], signature)
-        self._derived: dict[Derivation, Derived] = {}
+        # The dtypes of the tangents and cotangents of the arguments in `wrt`.
+        self.tangent_dtypes = tuple([_tangent_dtype(signature, at) for at in wrt])
         # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
         self._shape: Shape | None = None
 
-    def prepare(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Call:
+    def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
         wrt = () if which == "value" else self.wrt
         return self.element.prepare(which, values, wrt, signature=self.signature, out=out)
@@ -207,30 +194,29 @@ class Specialisation:
         """Make that call."""
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
-        given = flatten_out(which, out, self.element.function.structure)
-        given = given if isinstance(given, tuple) else (given,)
+        given = self._flat(which, out)
         if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
             key = which, forms_of(given)
-            return run_call(self._paths, key, values, given, self.prepare, which, values, out)
+            return run_call(self._paths, key, values, given, self.prepare, which, values, given)
         with beside((*values, *given)):
-            call = self.prepare(which, values, out)
-            outputs = call.run()
-        return call.results, outputs
+            call = self.prepare(which, values, given)
+            return call.results, call.run()
 
-    def derive(self, derivation: Derivation) -> Derived:
-        """The element function of a derivative in `wrt`, for the dtypes of the call."""
-        derived = self._derived.get(derivation)
-        if derived is None:
-            element = self.element.derive(derivation, self.wrt)
-            cotangents = (self.signature.result_dtype,) * len(self.element.floats)
-            extra = cotangents if derivation.endswith("pullback") else self.gradient_dtypes()
-            derived = Derived(element, extra, extended(self.signature, extra, element.names))
-            self._derived[derivation] = derived
-        return derived
+    def _flat(self, which: Which, out: Any) -> tuple[Any, ...]:
+        """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
+        structure = self.element.function.structure
+        if which == "value":
+            if structure.holds(out):
+                return structure.flatten(out, "out=")
+            # Another structure is refused later, where arrays are checked.
+            return tuple(out) if isinstance(out, tuple | list) else (out,)
+        if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
+            raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
+        return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
     def forward(self, derivation: Forward, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
-        given = self._tangents(self.derive(derivation).extra, values, tangents)
+        given = self._tangents(values, tangents)
         arguments, key = (*values, *given), (derivation, forms_of(given))
         return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
 
@@ -240,7 +226,7 @@ class Specialisation:
         key = derivation, forms_of(given)
         if key not in self._paths:
             # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
-            given = self._checked(given, self._shape_of(values))
+            given = self._cotangents(given, self._shape_of(values))
             key = derivation, forms_of(given)
         arguments = (*values, *given)
         results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
@@ -248,17 +234,17 @@ class Specialisation:
 
     def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:
         """The call of a derived function for values and then tangents or cotangents."""
-        element, _, signature = self.derive(derivation)
+        element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
-            return element.prepare("jacobian", values, self.gradient, signature=signature)
+            return element.prepare("jacobian", values, self.gradient)
         if derivation == "pushforward":
-            return element.prepare("parts", values, signature=signature)
+            return element.prepare("parts", values)
         shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
-        dtypes = self.gradient_dtypes()
+        dtypes = self.tangent_dtypes
         if derivation == "value_and_pullback":
             shapes = ((None,) * len(self.dtypes)) + shapes
             dtypes = (*self.dtypes, *dtypes)
-        return element.prepare("parts", values, (), dtypes, shapes, signature)
+        return element.prepare("parts", values, (), dtypes, shapes)
 
     def _shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the arguments broadcast to; that of the outputs."""
@@ -277,22 +263,20 @@ class Specialisation:
             raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
         return given if len(floats) == len(given) else tuple([given[at] for at in floats])
 
-    def _checked(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
-        """The cotangents of the float outputs, in the dtype of the result."""
-        count, dtype = self.element.function.structure.count, self.signature.result_dtype
-        checked = []
+    def _cotangents(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+        """The cotangents of the float outputs, checked, in the dtype of the result."""
+        count, checked = self.element.function.structure.count, []
         for at, cotangent in zip(self.element.floats, given, strict=True):
-            if type(cotangent) is not np.ndarray or cotangent.dtype != dtype or cotangent.shape != shape:
-                name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
-                cotangent = _cotangent(cotangent, dtype, shape, name)
+            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
+            if cotangent is None:
+                raise ArgumentError(f"{name} is None; give zeros where it is zero")
+            cotangent = _converted(cotangent, self.signature.result_dtype, name)
+            if cotangent.shape != shape:
+                raise ShapeError(f"{name} has shape {cotangent.shape}; it must have that of the output, {shape}")
             checked.append(cotangent)
         return tuple(checked)
 
-    def gradient_dtypes(self) -> tuple[DType, ...]:
-        """The dtypes of the cotangents of arguments: their own; for Python numbers and uint64 that of the result."""
-        return tuple([_gradient_dtype(self.signature, at) for at in self.wrt])
-
-    def _tangents(self, dtypes: tuple[DType, ...], values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
+    def _tangents(self, values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
         """The tangents, checked, in the dtypes that do not change that of the result."""
         if not given:
             raise ArgumentError("no argument has a tangent; give at least one")
@@ -301,7 +285,7 @@ class Specialisation:
                 "a tangent is for one argument, and an argument has one tangent; name each argument once"
             )
         checked = []
-        for at, tangent, dtype in zip(self.wrt, given, dtypes, strict=True):
+        for at, tangent, dtype in zip(self.wrt, given, self.tangent_dtypes, strict=True):
             if type(tangent) is not np.ndarray or tangent.dtype != dtype:
                 tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
             own, shape = _shape_of(values[at]), tangent.shape
@@ -319,22 +303,13 @@ def _shape_of(value: Any) -> Shape:
     return getattr(value, "shape", ())
 
 
-def _gradient_dtype(signature: Signature, at: int) -> DType:
+def _tangent_dtype(signature: Signature, at: int) -> DType:
+    """The dtype of an argument's tangents and cotangents: its own; for Python numbers and uint64 that of the result."""
     token = signature.tokens[at]
     if isinstance(token, type) or token.kind in "iu":
         return signature.result_dtype
     # Kernels write in the machine's byte order.
     return token if token.isnative else token.newbyteorder("=")
-
-
-def _cotangent(value: Any, dtype: DType, shape: Shape, name: str) -> Any:
-    """A cotangent in the dtype of the result."""
-    if value is None:
-        raise ArgumentError(f"{name} is None; give zeros where it is zero")
-    value = _converted(value, dtype, name)
-    if value.shape != shape:
-        raise ShapeError(f"{name} has shape {value.shape}; it must have that of the output, {shape}")
-    return value
 
 
 def _converted(value: Any, dtype: DType, name: str) -> Any:
@@ -346,3 +321,58 @@ def _converted(value: Any, dtype: DType, name: str) -> Any:
         return value
     with beside((value,)):
         return value.astype(dtype)
+
+
+# --- wrt --------------------------------------------------------------------------------------------------------------
+
+
+def wrt_key(wrt: Any) -> str | int | tuple[Any, ...] | None:
+    """`wrt=` as part of a key; `directions` checks that it names arguments."""
+    if wrt is None or isinstance(wrt, str):
+        return wrt
+    if type(wrt) is tuple:
+        for item in wrt:
+            if type(item) is not str:
+                break
+        else:
+            return wrt
+    if isinstance(wrt, int | np.integer):
+        return _position(wrt)
+    try:
+        items = tuple(_position(item) if isinstance(item, int | np.integer) else item for item in wrt)
+        hash(items)
+    except TypeError:
+        raise ArgumentError(f"wrt={wrt!r} does not name arguments; give names or positions: wrt=('x', 1)") from None
+    return items
+
+
+def _position(item: Any) -> int:
+    if isinstance(item, bool):  # True would be 1 in a key
+        raise ArgumentError(f"wrt={item!r} is no argument; give names or positions")
+    return int(item)
+
+
+def directions(
+    wanted: Any, form: Form, names: tuple[str, ...], signature: Signature, binder: Binder
+) -> tuple[int, ...]:
+    """The positions in `names`, the arguments and then the captured arrays, of those to differentiate in.
+
+    Raises ArgumentError where `wanted` names something else, or something that carries no derivative.
+    """
+    kinds = signature.kinds
+    if wanted is None:
+        return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
+    positions: list[int] = []
+    for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
+        if name in names:
+            positions.append(names.index(name))
+        elif name in binder.static:
+            raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
+        elif name in form.parameters:
+            raise ArgumentError(f"wrt={item!r}: {name} is no array or number in this call, so it carries no derivative")
+        else:
+            raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
+    for position in positions:
+        if kinds[position] != "float":
+            raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
+    return tuple(dict.fromkeys(positions))

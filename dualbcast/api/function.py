@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -11,13 +10,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from dualbcast.api.binding import Binder, Wrt, wrt_key
+from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.derivative_methods import Derivatives
-from dualbcast.api.dispatch import Dispatch
+from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.inspection import Inspectable
 from dualbcast.errors import ArgumentError, BackendError, CompileError
-from dualbcast.program.jacobian import Jacobian
-from dualbcast.program.typed_product import Backend, Keeping, Options
+from dualbcast.program.products import Backend, Keeping, Options
+from dualbcast.program.results import Jacobian
 
 
 class BroadcastFunction(Derivatives, Inspectable):
@@ -46,26 +45,27 @@ class BroadcastFunction(Derivatives, Inspectable):
     ) -> None:
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
+        if jacobian not in ("auto", "cache", "recompute"):
+            raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
+        self._choices = Options(fastmath, backend, jacobian, _checked_limit(max_iterations))
+        if isinstance(function, BroadcastFunction):
+            static = static or tuple(function._binder.static)
+            if function._whole is not None:
+                whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **self._choices._asdict())
+                vars(self).update(vars(whole.partial(function._partials[-1])))
+                return
+            function = function._function
         # For a partial derivative: the arguments it is taken in, one after the other, and the function that it is the
         # derivative of in the last one.
         self._partials: tuple[str | int, ...] = ()
         self._whole: BroadcastFunction | None = None
-        if isinstance(function, BroadcastFunction):
-            static, self._partials = static or tuple(function._binder.static), function._partials
-            if function._whole is not None:
-                options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
-                self._whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **options)
-            function = function._function
         try:
             self._binder: Binder = Binder(function, static)
         except CompileError as error:
             raise error.with_traceback(None) from None
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
-        if jacobian not in ("auto", "cache", "recompute"):
-            raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
-        self._choices = Options(fastmath, backend, jacobian, _checked_limit(max_iterations))
-        self._dispatch = Dispatch(self._binder, self._choices, self._wrt, self._partials)
+        self._dispatch = Dispatch(self._binder, self._choices, self._wrt)
         # For a bound method: the object, and the name of the function in the class.
         self._instance: Any = None
         self._parts: dict[str | int, BroadcastFunction] = {}
@@ -73,8 +73,6 @@ class BroadcastFunction(Derivatives, Inspectable):
         # The attributes of a function are copied, those of an object with `__call__` are not.
         functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, FunctionType) else ())
         self._function: Callable[..., Any] = function
-        if self._partials:  # `__wrapped__` would be the function, and not its partial derivative.
-            del vars(self)["__wrapped__"]
         self.__name__ = self._binder.name
         self.__qualname__: str = getattr(function, "__qualname__", self.__name__)
         self.__signature__ = self._binder.signature
@@ -101,7 +99,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         bound = storage.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
-        bound = self._like(MethodType(self._function, instance))
+        bound = BroadcastFunction(MethodType(self._function, instance), **self._options)
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
         storage[self.__qualname__ + "()"] = bound
         return bound
@@ -119,22 +117,9 @@ class BroadcastFunction(Derivatives, Inspectable):
             return str(self.__qualname__)
         return functools.partial(BroadcastFunction, **self._options), (self._function,)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastFunction:
-        if self._whole is not None:
-            return copy.deepcopy(self._whole, memo).partial(self._partials[-1])
-        if isinstance(self._function, FunctionType):  # deepcopy does not copy functions either
-            return self
-        if self._instance is not None:
-            copied: BroadcastFunction = getattr(copy.deepcopy(self._instance, memo), self._attribute)
-            return copied
-        return self._like(copy.deepcopy(self._function, memo))
-
-    def _like(self, function: Callable[..., Any]) -> BroadcastFunction:
-        """Another BroadcastFunction with these options."""
-        return BroadcastFunction(function, **self._options)
-
     @property
     def _options(self) -> dict[str, Any]:
+        """The options that make another BroadcastFunction like this one."""
         return {"wrt": self._wrt, "static": tuple(sorted(self._binder.static)), **self._choices._asdict()}
 
     # --- products ------------------------------------------------------------------------------------------------
@@ -244,10 +229,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         # One object for each argument, so that it is compiled once; with setdefault two threads get the same one.
         partial = self._parts.get(key)
         if partial is None:
-            new = self._like(self._function)
+            new = BroadcastFunction(self._function, **self._options)
             new._partials, new._whole = (*self._partials, key), self
             new._dispatch = Dispatch(new._binder, new._choices, new._wrt, new._partials)
-            vars(new).pop("__wrapped__", None)
+            del vars(new)["__wrapped__"]  # it would be the function, and not its partial derivative
             partial = self._parts.setdefault(key, new)
         return partial
 

@@ -11,7 +11,7 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Derivation, Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
-from dualbcast.program.launch import Call
+from dualbcast.program.element import Call
 from dualbcast.program.products import Which
 from dualbcast.runtime.cuda.memory import beside
 
@@ -51,8 +51,8 @@ class Inspectable:
             call = specialisation.prepare(which, values)
             if any(map(_is_dtype, given)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-                shape = call.shape if call.plan.total != 1 else (2,)
-                given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
+                shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
+                given = tuple(_stand_in(value, shape, call.plan.operands.module) for value in given)
                 specialisation, values = dispatch.specialise(form, given, wanted)
                 call = specialisation.prepare(which, values)
             return call if derivation is None else _derived_call(specialisation, derivation, call, values)
@@ -130,12 +130,15 @@ class Inspectable:
 
 def _derived_call(specialisation: Specialisation, derivation: Derivation, call: Call, values: tuple[Any, ...]) -> Call:
     """The call of a derived function with empty tangents or cotangents; `call` is that of the value."""
-    extra = specialisation.derive(derivation).extra
-    if derivation in ("pullback", "value_and_pullback"):
-        shapes = [call.shape for _ in extra]
-    else:
-        shapes = [getattr(values[at], "shape", ()) for at in specialisation.wrt]
-    seeds = [call.library.empty(shape, dtype) for shape, dtype in zip(shapes, extra, strict=True)]
+    shapes, dtypes = [getattr(values[at], "shape", ()) for at in specialisation.wrt], specialisation.tangent_dtypes
+    if derivation.endswith("pullback"):
+        floats = specialisation.element.floats
+        shapes, dtypes = (
+            [call.plan.geometry.shape for _ in floats],
+            (specialisation.signature.result_dtype,) * len(floats),
+        )
+    library: Any = sys.modules[call.plan.operands.module]
+    seeds = [library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     return specialisation.prepare_derived(derivation, (*values, *seeds))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dualbcast.api.callables import is_operand
+from dualbcast.api.binding import is_operand
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ArgumentError, CompileError, a_or_an
 from dualbcast.frontend.derivative_calls import (
@@ -22,7 +22,6 @@ from dualbcast.frontend.derivative_calls import (
 from dualbcast.frontend.values import Operator, Static
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.rules.guards import Capture
-from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import no_derivative
 from dualbcast.runtime.cuda.memory import beside
 
@@ -60,13 +59,12 @@ class Derivative(DerivativeOf):
         if known and self.operator.wrt is not None:
             rest = {name: value for name, value in named.items() if name not in known}
             return Derivative(functools.partial(self.function, **known), self.operator)(*args, **rest)
-        names = tuple(named)
-        given = self._operands(args, named)
+        names, given = tuple(named), tuple(self._operands(args, named))
         compiled = self._compiled.get(names)
         if compiled is None:
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
-            specialisation, values = compiled._dispatch.find(tuple(given), {}, None)
+            specialisation, values = compiled._dispatch.find(given, {}, None)
             with beside(values):
                 call = specialisation.prepare("value", values)
         except CompileError as error:
@@ -77,44 +75,36 @@ class Derivative(DerivativeOf):
                 raise ArgumentError(f"in {self.__name__}: {error.message}{instead}") from None
             calls = tuple((name, where) for name, where in error.calls if where.filename != own)
             raise CompileError(error.message, error.location, error.hint, calls) from None
-        structure = call.spec.product.structure
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
             with beside(values):
                 return call.results.value(call.run())
-        kernel = call.spec.kernel(
-            "plain", call.plan.layout, lambda _, write: interpreter.PythonKernel(write(), keep=False)
-        )
-        kernel.launch(call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
-        return structure.pack([value.item() for value in call.plan.finish()])
+        call.interpret("plain", keep=False)
+        return call.spec.product.structure.pack([value.item() for value in call.plan.written()])
 
-    def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> Iterable[Any]:
         """The arguments in order; integers among those that are differentiated in become floats."""
-        given: list[Any] = [*args, *named.values()]
-        labels = [*(f"argument {at + 1}" for at in range(len(args))), *named]
-        for label, value in zip(labels, given, strict=True):
+        given: dict[int | str, Any] = dict(enumerate(args))
+        given.update(named)
+        labels = {at: f"{at if isinstance(at, str) else f'argument {at + 1}'} of {self.__name__}" for at in given}
+        for at, value in given.items():
             if not is_operand(value):
                 kind = a_or_an(type(value).__name__)
                 raise ArgumentError(
-                    f"{label} of {self.__name__} is {kind}, and must be a number or an array. Let a lambda take it "
+                    f"{labels[at]} is {kind}, and must be a number or an array. Let a lambda take it "
                     "from outside, or pass it by name, with wrt= for the others"
                 )
-        for at in self._positions(len(args), tuple(named)):
-            token: Any = bool if isinstance(given[at], bool) else getattr(given[at], "dtype", float)
+        wanted: list[int | str | None] = [*given]
+        if self.operator.wrt is not None:
+            names = parameter_names(Static(self.function))
+            wanted = [find_argument(item, names, len(args), named) for item in self.operator.items]
+        for place in [place for place in wanted if place is not None]:
+            value = given[place]
+            token: Any = bool if isinstance(value, bool) else getattr(value, "dtype", float)
             if np.dtype(token).kind in "biu":
-                raise ArgumentError(
-                    f"{no_derivative(f'{labels[at]} of {self.__name__}', token)}, or leave it out of wrt"
-                )
-            if isinstance(given[at], int):
-                given[at] = float(given[at])
-        return given
-
-    def _positions(self, count: int, named: tuple[str, ...]) -> list[int]:
-        """The positions of those differentiated in, among `count` arguments by position and then these by name."""
-        if self.operator.wrt is None:
-            return list(range(count + len(named)))
-        names = parameter_names(Static(self.function))
-        arguments = [find_argument(item, names, count, named) for item in self.operator.items]
-        return [count + named.index(at) if isinstance(at, str) else at for at in arguments if at is not None]
+                raise ArgumentError(f"{no_derivative(labels[place], token)}, or leave it out of wrt")
+            if isinstance(value, int):
+                given[place] = float(value)
+        return given.values()
 
 
 def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
@@ -224,16 +214,12 @@ def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
     if not callable(function):
         kind = type(function).__name__
         raise ArgumentError(f"{name}() takes a function, not {a_or_an(kind)}; its arguments come later: {name}(g)(x)")
-    if isinstance(wrt, Sequence) and not isinstance(wrt, str):
-        wrt = tuple(map(_plain, wrt))
+    is_several = isinstance(wrt, Sequence) and not isinstance(wrt, str)
+    items = tuple([int(item) if isinstance(item, np.integer) else item for item in (wrt if is_several else [wrt])])
     try:
-        return Derivative(function, Operator(name, _plain(wrt)))
+        return Derivative(function, Operator(name, items if is_several else items[0]))
     except ArgumentError as error:
         raise error.with_traceback(None) from None
-
-
-def _plain(wrt: Any) -> Any:
-    return int(wrt) if isinstance(wrt, np.integer) else wrt
 
 
 def _with_partials(function: Function, names: Names, has_value: bool) -> tuple[Function, Sequence[Capture]]:

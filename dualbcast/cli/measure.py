@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualbcast.errors import BackendError
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 from dualbcast.runtime.cuda import launch as cuda_launch
 

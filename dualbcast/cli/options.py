@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 
 _PICTURES = (".png", ".svg", ".pdf")
 

@@ -19,7 +19,7 @@ from dualbcast.cli.measure import copies
 from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers
 from dualbcast.cli.report import Column, Experiment, Row
 from dualbcast.errors import BackendError, MissingDependencyError
-from dualbcast.program.typed_product import Backend
+from dualbcast.program.products import Backend
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 DEFAULT_ARITIES = "1:16,18,20,24,28,32"

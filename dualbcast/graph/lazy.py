@@ -22,7 +22,7 @@ from dualbcast.graph.variable import Variable
 from dualbcast.ir import nodes
 from dualbcast.ir.compose import Step, compose
 from dualbcast.program.element import Element
-from dualbcast.program.typed_product import Options
+from dualbcast.program.products import Options
 
 Shape = tuple[int, ...]
 

@@ -180,7 +180,7 @@ class Op:
     name: str
     args: tuple[Expr, ...]
     kind: Kind
-    location: Location = field(default=NOWHERE, compare=False)
+    location: Location = field(default=NOWHERE, compare=False, repr=False)
 
 
 Atom = Const | Var
@@ -193,7 +193,7 @@ class Assign:
 
     target: Var
     value: Expr
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class If:
     test: Expr
     then: Block
     orelse: Block
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class While:
     pre: Block
     test: Expr
     body: Block
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
     masked: bool = False
 
 
@@ -230,21 +230,21 @@ class For:
     stop: Expr
     step: Expr
     body: Block
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
     """Leave the innermost loop."""
 
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
     """Start the next iteration of the innermost loop."""
 
-    location: Location = NOWHERE
+    location: Location = field(default=NOWHERE, repr=False)
 
 
 Stmt = Assign | If | While | For | Break | Continue
@@ -271,8 +271,8 @@ class Function:
     params: tuple[Var, ...]
     body: Block
     outputs: tuple[Output, ...]
-    location: Location = NOWHERE
-    structure: Structure = NUMBER
+    location: Location = field(default=NOWHERE, repr=False)
+    structure: Structure = field(default=NUMBER, repr=False)
     derived: tuple[str, ...] = ()
 
 

@@ -1,54 +1,46 @@
-"""Element functions: IR that broadcasts over arrays, its products for dtypes, and the functions derived from it.
+"""Element functions: IR that broadcasts over arrays, the functions derived from it, and calls of their products.
 
 Comes in: values in the order of the parameters. Goes out: arrays that a kernel has written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
-from dualbcast.ir.nodes import Function, Kind, Structure
+from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
+from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import products
-from dualbcast.program.jacobian import Jacobian
-from dualbcast.program.launch import Call, Shape, run_call
-from dualbcast.program.products import Which
-from dualbcast.program.typed_product import Options, TypedProduct, collection_postponed, limit
+from dualbcast.program.products import Backend, Options, TypedProduct, Which, collection_postponed
+from dualbcast.program.results import Results
+from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, classify
 from dualbcast.runtime.call_key import FastPath, Recent, forms_of
-from dualbcast.runtime.launch_plan import plan
+from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu import launch as cpu_launch
+from dualbcast.runtime.cpu.kernel import CpuKernel
+from dualbcast.runtime.cpu.launch import CpuFastPath
+from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import Plan, plan
+
+if TYPE_CHECKING:
+    from dualbcast.runtime.cuda.kernel import CudaKernel
 
 Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"]
-
-
-def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
-    """The dtypes of outputs of these kinds for the arguments of a call."""
-    by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
-    return tuple([by_kind[kind] for kind in kinds])
+# The rule that makes results of outputs, and the outputs.
+Ran = tuple[Results, Sequence[Any]]
 
 
 class Element:
     """A function of numbers in IR that broadcasts over arrays.
 
-    Attributes
-    ----------
-    function : Function
-        Its IR.
-    names : tuple of str
-        The parameters' names in messages.
-    label : str
-        The function's name in messages.
-    options : Options
-    length : int
-        How many statements it has.
-    floats : tuple of int
-        The positions of the outputs that are floats.
+    Its `names` of the parameters and its `label` are for messages; `length` is how many statements it has, and `floats`
+    has the positions of the outputs that are floats.
     """
 
     def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
@@ -76,11 +68,11 @@ class Element:
         if element is None:
             with plain_errors(self.function):
                 function = _derived(derivation, self.function, wrt)
-            tangents = tuple(param.name for param in function.params[len(self.names) :])
+            more = tuple(param.name for param in function.params[len(self.names) :])
             label = self.label
             if derivation != "select":
                 label += f": {derivation.replace('_', ' ')} in {', '.join(self.names[at] for at in wrt)}"
-            element = self._derived[derivation, wrt] = Element(function, (*self.names, *tangents), label, self.options)
+            element = self._derived[derivation, wrt] = Element(function, (*self.names, *more), label, self.options)
         return element
 
     def select(self, outputs: tuple[int, ...]) -> Element:
@@ -91,80 +83,49 @@ class Element:
     def _identity(self) -> str:
         return products.identity(self.function)
 
-    def specialise(
-        self, which: Which, signature: Signature, wrt: tuple[int, ...] = (), dtypes: tuple[DType, ...] | None = None
-    ) -> TypedProduct:
-        """A product for the dtypes of a call; `which` and `wrt` are as for `products.make_product`.
-
-        For "parts", `dtypes` says which dtype each output is stored in; otherwise the arguments decide.
-        """
-        key = which, signature, wrt, dtypes
-        if key in self._products:
-            return self._products[key]
-        with plain_errors(self.function), collection_postponed():
-            identity = self._identity
-            product = products.product(self.function, which, wrt, identity)
-        limited, max_iterations = None, self.options.max_iterations
-        if max_iterations is not None:
-            product, limited = limit(product, max_iterations, self.label)
-        stored = list(output_dtypes(product.kinds, signature))
-        if limited is not None:
-            stored[-1] = limited.dtype
-        if dtypes is not None:
-            for place, block in product.blocks.items():
-                if block.stored is not None:
-                    stored[block.stored] = dtypes[place[0]]
-        within = f" in {', '.join(self.names[at] for at in wrt)}" if wrt else ""
-        subject = "value" if which == "parts" else which.replace("_", " ")
-        title = f"{self.label}: {subject}{within}; {signature.compute}"
-        identity = identity and f"{which} {wrt} {max_iterations} {identity}"
-        spec = self._products[key] = TypedProduct(
-            product, wrt, tuple(stored), signature, title, self.options, self.names, identity, limited
-        )
-        return spec
-
     def prepare(
         self,
         which: Which,
         values: tuple[Any, ...],
         wrt: tuple[int, ...] = (),
-        dtypes: tuple[DType, ...] | None = None,
-        shapes: tuple[Shape | None, ...] | None = None,
+        parts: tuple[DType, ...] | None = None,
+        shapes: Shapes = None,
         signature: Signature | None = None,
-        out: Any = None,
+        out: tuple[Any, ...] | None = None,
     ) -> Call:
-        """A product with arguments, ready to run; `which`, `wrt` and `dtypes` are as for `specialise`.
+        """A product with arguments, ready to run; `which` and `wrt` are as for `make_product`.
 
         Parameters
         ----------
+        parts : tuple of numpy.dtype, optional
+            For "parts", the dtype that each output is stored in; otherwise the arguments decide.
         shapes : tuple of (tuple of int or None), optional
             For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
             output is summed over the dimensions that the array does not span.
         signature : Signature, optional
             Of the values, where it is known.
-        out : optional
-            The arrays to write to, in the structure that the function returns; for a Jacobian the pair of that and a
-            `Jacobian`.
+        out : tuple of (array or None), optional
+            The arrays to write to, in the order in which the kernel stores them; None for one to be allocated.
         """
         operands = classify(values, self.names, signature)
-        spec = self.specialise(which, operands.signature, wrt, dtypes)
+        key = which, wrt, operands.signature, parts
+        spec = self._products.get(key)
+        if spec is None:
+            with plain_errors(self.function), collection_postponed():
+                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
+            self._products[key] = spec
         sums = None
         if shapes is not None:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
-        given = flatten_out(which, out, spec.product.structure)
         if spec.limit is not None:
             sums = None if sums is None else (*sums, None)
-            given = None if given is None else (*(given if isinstance(given, tuple) else (given,)), None)
+            out = None if out is None else (*out, None)
         is_interpreted = self.options.backend == "python"
-        planned = plan(operands, spec.dtypes, given, sums, spec.product.work, is_interpreted)
-        return Call(spec, operands, planned, dtypes, shapes)
+        return Call(spec, plan(operands, spec.dtypes, out, sums, spec.product.work, is_interpreted), shapes)
 
     def parts(
-        self,
-        values: tuple[Any, ...],
-        dtypes: tuple[DType, ...] | None = None,
-        shapes: tuple[Shape | None, ...] | None = None,
+        self, values: tuple[Any, ...], dtypes: tuple[DType, ...] | None = None, shapes: Shapes = None
     ) -> tuple[Any, ...]:
         """The outputs for these arguments, from one launch; see `prepare`. One that is the same number everywhere is a
         read-only view of that number.
@@ -201,13 +162,139 @@ def _derived(derivation: Derivation, function: Function, wrt: tuple[int, ...]) -
     return pullback_of(function, wrt, values=derivation == "value_and_pullback")
 
 
-def flatten_out(which: Which, out: Any, structure: Structure) -> Any:
-    """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
-    if out is None:
-        return None
-    if which == "value":
-        # Another structure is refused later, where arrays are checked.
-        return structure.flatten(out, "out=") if structure.holds(out) else out
-    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
-        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-    return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Call:
+    """A product with its arguments and the loops over them, ready to run; `sums` are as for `Results`."""
+
+    spec: TypedProduct
+    plan: Plan
+    sums: Shapes = None
+
+    @property
+    def results(self) -> Results:
+        """The rule that makes results of the outputs."""
+        return Results(self.spec, self.plan, self.sums)
+
+    def run(self) -> tuple[Any, ...]:
+        """Run the kernel, compiled if there is none yet; the outputs."""
+        backend, planned, limit = self.backend(), self.plan, self.spec.limit
+        if planned.total and planned.targets:
+            if backend == "cpu":
+                geometry = planned.geometry
+                pieces = geometry.packing, geometry.split
+                cpu_launch.launch(self.cpu_kernel(), geometry.total, geometry.ints, planned.pointers, None, *pieces)
+            elif backend == "cuda":
+                self._launch_cuda()
+            else:
+                self.interpret("python")
+        outputs = planned.written()
+        return outputs if limit is None else limit.check(outputs)
+
+    def _launch_cuda(self) -> None:
+        from dualbcast.runtime.cuda import launch as cuda_launch
+
+        planned, kernel = self.plan, self.cuda_kernel(None)
+        given: list[Any] = list(planned.pointers)
+        for at in kernel.source.layout.values:
+            given[at] = cuda_launch.by_value(planned.operands.arrays[at])
+        cuda_launch.launch(kernel, planned.total, planned.sizes, planned.strides, given)
+
+    def interpret(self, target: str, **options: bool) -> None:
+        """Run the kernel in Python; `target` tells apart those that `PythonKernel` makes with other options."""
+        planned = self.plan
+        kernel = self.spec.kernel(target, planned.layout, lambda _, write: interpreter.PythonKernel(write(), **options))
+        arrays = (*planned.operands.arrays, *planned.targets)
+        kernel.launch(planned.total, planned.ints, arrays, planned.geometry.split)
+
+    def backend(self) -> Backend:
+        """The backend that runs the call; a BackendError where the chosen one cannot use the arrays."""
+        backend = self.spec.options.backend
+        module = self.plan.operands.module
+        if backend == "auto":
+            backend = "cuda" if module == "cupy" else "cpu"
+        if (backend == "cuda") != (module == "cupy"):
+            kind = "CuPy" if module == "cupy" else "NumPy"
+            raise BackendError(
+                f"the {backend} backend cannot use {kind} arrays; convert them, or choose backend='auto'"
+            )
+        return backend
+
+    def fast_path(self, values: tuple[Any, ...], earlier: FastPath | None = None) -> FastPath | None:
+        """The fast path of later calls whose arguments have the forms of `values`, the arguments of this one; or None.
+
+        `earlier` is a fast path that did not serve this call.
+        """
+        planned, backend = self.plan, self.backend()
+        if backend == "python" or planned.total == 0 or not planned.targets:
+            return None
+        if backend == "cpu":
+            return CpuFastPath.of(planned, values, self.cpu_kernel(), self.results)
+        from dualbcast.runtime.cuda.launch import CudaFastPath, fits
+
+        wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
+        if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
+            return None  # only the alignment does not suit, and other arrays of these forms may have it
+        return CudaFastPath.of(planned, values, self.cuda_kernel(None), self.results, earlier)
+
+    def cpu_kernel(self) -> CpuKernel:
+        """The CPU kernel of the call."""
+        make = partial(cpu_kernel.compile_program, fastmath=self.spec.options.fastmath)
+        kernel: CpuKernel = self.spec.kernel("cpu", self.plan.layout, make)
+        return kernel
+
+    def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
+        """The CUDA kernel of the call, for a compute capability or else the current device."""
+        from dualbcast.runtime.cuda import kernel as cuda_kernel
+        from dualbcast.runtime.cuda import launch as cuda_launch
+
+        planned, operands = self.plan, self.plan.operands
+        if cc is None:
+            with beside(operands.arrays):
+                cc = cuda_launch.current_cc()
+        if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
+            raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
+        layout = self.spec.wide(planned.layout)
+        if not cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers):
+            layout = planned.layout
+        if operands.numbers:
+            layout = layout._replace(values=operands.numbers)
+        options = cc, self.spec.options.fastmath
+        while True:
+            kernel: CudaKernel = self.spec.kernel(
+                "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
+            )
+            # A thread has fewer elements if the registers do not suffice.
+            if not kernel.stack or layout.lanes == 1:
+                return kernel
+            layout = layout._replace(lanes=layout.lanes // 2)
+
+
+def run_call(
+    paths: Recent[FastPath],
+    key: Any,
+    values: tuple[Any, ...],
+    out: tuple[Any, ...],
+    prepare: Callable[..., Call],
+    *details: Any,
+) -> Ran:
+    """Make a call by the fast path of an earlier one, or else in full, which leaves a fast path in `paths`.
+
+    The `key` tells the product, and the forms of the arguments `values` and of `out`, the arrays of `out=`, all of one
+    kind. `prepare` makes the call ready to run from the `details`.
+    """
+    path = paths.get(key)
+    if path is not None:
+        outputs = path.run(values, out)
+        if outputs is not None:
+            results = path.results
+            return results, outputs if results.limit is None else results.limit.check(outputs)
+    with beside((*values, *out)):
+        call = prepare(*details)
+        outputs = call.run()
+        path = call.fast_path(values, path)
+    if path is None:
+        return call.results, outputs
+    return paths.keep(key, path).results, outputs

@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,11 @@ import numpy as np
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, statements, use_counts
-from dualbcast.kernel_spec import Layout
 from dualbcast.passes.arithmetic import INSTRUCTIONS
 from dualbcast.passes.if_conversion import branch_choices
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 from dualbcast.program import pipeline
-from dualbcast.program.launch import Call
+from dualbcast.program.element import Call
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
@@ -127,16 +127,18 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
     kernel = None if cc is None else call.cuda_kernel(cc)
     function = product.function if cc is None else product.forward
-    passes = []
+    passes: list[tuple[str, str]] = []
     if with_passes:
-        trace = call.passes(cc)
+        target, trace = call.backend() if cc is None else "cuda", [("product", function)]
+        call.spec.source(call.spec.wide(plan.layout) if target == "cuda" else plan.layout, target, trace)
         passes.append(("product", dump(function)))
-        for (_, before), (name, after) in zip([("", function), *trace], trace, strict=False):
+        for (_, before), (name, after) in pairwise(trace):
             passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
     read = use_counts(function)
     arrays, layout = plan.operands.arrays, plan.layout
     is_on_cpu = kernel is None and plan.operands.module == "numpy"
+    branches, streamed = _on_cpu(function, plan, dtypes) if is_on_cpu else ((), False)
     names = [param.name for param in function.params]
     kinds = [layout.classes[which] for which in layout.which]
     for position in () if plan.geometry.packing is None else plan.geometry.packing.inputs:
@@ -154,9 +156,9 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
             for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
         ),
         layout=", ".join(patterns),
-        branches=_branches(function, layout) if is_on_cpu else (),
+        branches=branches,
         cuda=kernel,
-        streamed=is_on_cpu and _is_streamed(plan, dtypes) and _is_in_vectors(function, layout),
+        streamed=streamed,
         passes=tuple(passes),
     )
 
@@ -166,25 +168,17 @@ def operations(function: Function) -> dict[str, int]:
     return dict(Counter(op.name for op in operations_of(pipeline.run(pipeline.plain(), function))))
 
 
-def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    arrays = plan.operands.arrays
-    itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
-    return plan.total > 0 and goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
-
-
-def _is_in_vectors(function: Function, layout: Layout) -> bool:
-    """Whether a row's elements are computed as vectors on the CPU; only such kernels have streaming stores."""
-    uniform = uniform_inputs(function, layout)
-    return fits_vectors(pipeline.run(pipeline.for_vectors(uniform), function), uniform)
-
-
-def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
-    """The outcome of each branch and loop on the CPU; of several on one line, such as a rule's, each outcome once."""
-    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
+def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, ...], bool]:
+    """What a CPU's kernel makes of each branch and loop, of several on one line, such as a rule's, each outcome once;
+    and whether it stores its outputs past the cache, which only kernels of vectors do."""
+    uniform, trace = uniform_inputs(function, plan.layout), pipeline.Trace()
     converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
+    is_in_vectors = fits_vectors(converted, uniform)
+    itemsizes = [*[array.itemsize for array in plan.operands.arrays], *[dtype.itemsize for dtype in dtypes]]
+    count = len(plan.operands.arrays)
+    streamed = is_in_vectors and plan.total > 0 and goes_past_the_cache(plan.layout, plan.total, itemsizes, count)
     (_, before), _ = trace[-2:]
     outcomes = [(choice.location, str(choice)) for choice in branch_choices(before, uniform)]
-    is_in_vectors = fits_vectors(converted, uniform)
     uniform_loops = {stmt.location for stmt in statements(converted.body) if isinstance(stmt, For)}
     for loop in [stmt for stmt in statements(function.body) if isinstance(stmt, For | While)]:
         if not is_in_vectors:
@@ -202,4 +196,4 @@ def _branches(function: Function, layout: Layout) -> tuple[str, ...]:
         if where.filename != function.location.filename:
             at = f"{os.path.basename(where.filename)}:{where.line}"
         lines[f"{at}  {text}  →  {outcome}"] = None
-    return tuple(lines)
+    return tuple(lines), streamed

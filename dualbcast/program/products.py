@@ -1,5 +1,5 @@
-"""Products of an element function: from its IR to that of a kernel for its values, Jacobian, Hessian, or several; and
-their keys in the cache on disk.
+"""Products of an element function: from its IR to that of a kernel for its values, Jacobian, Hessian, or several, and
+with dtypes to the kernels.
 
 In the first call of a process differentiation takes longer than all else, with the imports that it needs. A product
 that is on disk needs neither.
@@ -7,17 +7,30 @@ that is on disk needs neither.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import marshal
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from dualbcast import disk_cache
-from dualbcast.ir.nodes import Const, Function, Kind, Op, Output, Structure
+from dualbcast.errors import IterationError, Location, nested_too_deeply
+from dualbcast.ir.nodes import Const, Function, Kind, Output, Structure
+from dualbcast.ir.traversal import operations_of, remove_dead
+from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.runtime.arguments import DType, Signature
+from dualbcast.runtime.cuda.memory import beside
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+Backend = Literal["auto", "python", "cpu", "cuda"]
+# Whether a graph keeps the Jacobian of a recorded call for the backward pass.
+Keeping = Literal["auto", "cache", "recompute"]
 # An output; its partial in a parameter; its second partial in two.
 _Place = tuple[int, ...]
 
@@ -31,33 +44,20 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """A product: its IR, and the results that its kernels store.
+    """A product: its IR, and the results that its kernels store."""
 
-    Attributes
-    ----------
-    kinds : tuple of str
-        The kind of each stored output: values first, then the partials that vary.
-    values : int
-        How many values are stored, 0 for a Jacobian alone.
-    structure : Structure
-        The structure that the scalar function returns.
-    blocks : dict
-        Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
-        parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A
-        structural zero is the constant 0.
-    jacobian : int
-        How many first partials are stored; they come after the values.
-    work : float
-        Of "parts", which may be summed, the operations that an element takes, in units of an addition; else 0.
-    make, make_forward : callable
-        Make `function` and `forward`.
-    """
-
+    # The kind of each stored output: values first, then the first partials that vary, then the second.
     kinds: tuple[Kind, ...]
+    # How many values are stored, 0 for a Jacobian alone; and how many first partials.
     values: int
-    structure: Structure
-    blocks: dict[_Place, Block]
     jacobian: int
+    # The structure that the scalar function returns.
+    structure: Structure
+    # Where the other results come from: the partial of an output by (output, parameter), a second partial by (output,
+    # parameter, parameter) with the parameters in the order of `wrt`, a value among "parts" by (output,). A structural
+    # zero is the constant 0.
+    blocks: dict[_Place, Block]
+    # Of "parts", which may be summed, the operations that an element takes, in units of an addition; else 0.
     work: float
     make: Callable[[], Function]
     make_forward: Callable[[], Function]
@@ -74,13 +74,7 @@ class Product:
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
-    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`.
-
-    Raises
-    ------
-    CompileError
-        At the user's line.
-    """
+    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`."""
     # Imported here, since a product whose facts are on disk does not need them.
     from dualbcast.autodiff.eliminate import is_shorter
     from dualbcast.autodiff.operation_cost import cost_of_element
@@ -102,9 +96,9 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     return Product(
         kinds=tuple(output.value.kind for output in final.outputs),
         values=values,
+        jacobian=sum(len(place) == 2 for place in stored),
         structure=function.structure,
         blocks=blocks,
-        jacobian=sum(len(place) == 2 for place in stored),
         work=cost_of_element(final) if which == "parts" else 0.0,
         make=lambda: final,
         make_forward=lambda: _storing(*_computed(function, which, wrt), stored),
@@ -145,70 +139,237 @@ def _computed(
 
 def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:
     """The IR of some results."""
-    from dualbcast.ir.traversal import remove_dead
-
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))
 
 
 def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
     """The product that `make_product` returns. If its facts are on disk, its IR is made only when it is needed."""
+    made = cache(partial(make_product, function, which, wrt))
     if not identity:
-        return make_product(function, which, wrt)
-    compiled: list[Product] = []
+        return made()
 
-    def compile_facts() -> bytes:
-        new = make_product(function, which, wrt)
-        compiled.append(new)
+    def facts() -> bytes:
+        new = made()
         blocks = {place: tuple(block) for place, block in new.blocks.items()}
-        return marshal.dumps((new.kinds, new.values, blocks, new.jacobian, new.work))
+        return marshal.dumps((new.kinds, new.values, new.jacobian, blocks, new.work))
 
-    payload = disk_cache.fetch(disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), compile_facts)
-    if compiled:
-        return compiled[0]
-    kinds, values, places, jacobian, work = marshal.loads(payload)
+    payload = disk_cache.fetch(disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), facts)
+    kinds, values, jacobian, places, work = marshal.loads(payload)
     blocks = {place: Block(*block) for place, block in places.items()}
-    again = cache(partial(make_product, function, which, wrt))
-    forms = lambda: again().function, lambda: again().forward
-    return Product(kinds, values, function.structure, blocks, jacobian, work, *forms)
-
-
-def identity(function: Function) -> str:
-    """A text that two functions share only if they compile to the same kernels in any process.
-
-    It is empty where the kernels depend on a user's rule or partials, which are not in the IR.
-    """
-    try:
-        return repr(_plain(function))
-    except _UserDefined:
-        return ""
-
-
-class _UserDefined(Exception):
-    """The IR has an operation whose value or derivative a user has defined.
-
-    A user cannot redefine a function of the library, so that other operations mean the same in any process.
-    """
+    forms = lambda: made().function, lambda: made().forward
+    return Product(kinds, values, jacobian, function.structure, blocks, work, *forms)
 
 
 # This function of the library is registered as users' functions are, and always as the first one.
 _STOP = "stop_derivative#1"
 
 
-def _plain(node: Any) -> Any:
-    """A node of the IR as tuples, without the parts that no kernel depends on: places in the user's file, and the
-    structure that the function returns."""
-    kind: Any = type(node)
-    if kind is tuple:
-        return tuple([_plain(item) for item in node])
-    if kind in (str, bool):
-        return node
-    if kind is Const:
-        return "Const", repr(node.value), node.kind
-    if kind is Op and "#" in node.name and node.name != _STOP:
-        raise _UserDefined
-    return kind.__name__, *[_plain(getattr(node, name)) for name in _fields_of(kind)]
+def identity(function: Function) -> str:
+    """A text that two functions share only if they compile to the same kernels in any process.
+
+    It is empty where the kernels depend on a user's rule or partials, which are not in the IR. A user cannot redefine a
+    function of the library, so that other operations mean the same in any process.
+    """
+    is_users = any("#" in op.name and op.name != _STOP for op in operations_of(function))
+    return "" if is_users else repr(function)
 
 
-@cache
-def _fields_of(kind: Any) -> tuple[str, ...]:
-    return tuple([name for name in kind.__match_args__ if name not in ("location", "structure")])
+# --- the limit of iterations ------------------------------------------------------------------------------------------
+
+# The dtype of the last output, in which an element has the number of a loop, and the largest number.
+_LIMIT_DTYPE, _LAST_LOOP = np.dtype(np.uint8), 255
+
+
+class Limit(NamedTuple):
+    """The meaning of the last output of a product: the number of the loop that an element has left too early, or 0.
+
+    `name` is the function's in messages.
+    """
+
+    name: str
+    max_iterations: int
+    loops: dict[Location, int]
+
+    def check(self, outputs: Sequence[Any]) -> Any:
+        """The outputs but the last one; an IterationError where an element has left a loop that had not ended."""
+        (reached,) = outputs[-1:]  # a slice, since on a GPU the other outputs may not be arrays yet
+        with beside((reached,)):
+            count = int((reached != 0).sum())
+            if count:
+                first = int((reached != 0).argmax())
+                number = int(reached.reshape(-1)[first])
+        if count:
+            index = tuple([int(at) for at in np.unravel_index(first, reached.shape)])
+            place = next(place for place, each in self.loops.items() if each == number)
+            raise IterationError(self.name, self.max_iterations, index, count, place)
+        return outputs[:-1]
+
+
+def limit(product: Product, max_iterations: int | None, name: str) -> tuple[Product, Limit | None]:
+    """The product with limited loops, and one more output; the product itself where no loop can take longer."""
+    if max_iterations is None:
+        return product, None
+    from dualbcast.passes.iteration_limits import has_long_loops
+    from dualbcast.program import pipeline
+
+    if not has_long_loops(product.function.body, max_iterations):
+        return product, None
+    loops: dict[Location, int] = {}
+    passes = pipeline.limited(max_iterations, loops, _LAST_LOOP)
+    # Made at once, and not when a kernel is: it fills `loops`.
+    function = pipeline.run(passes, product.function)
+    limited = replace(
+        product,
+        kinds=(*product.kinds, "int"),
+        make=lambda: function,
+        make_forward=lambda: pipeline.run(passes, product.forward),
+    )
+    return limited, Limit(name, max_iterations, loops)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+class Options(NamedTuple):
+    """Options of the decorator: how kernels are made, where they run, and whether a graph keeps their Jacobians."""
+
+    fastmath: bool = False
+    backend: Backend = "auto"
+    jacobian: Keeping = "auto"
+    max_iterations: int | None = None
+
+    def runs_like(self, other: Options) -> bool:
+        """Whether functions with these options can be in one kernel."""
+        return self._replace(jacobian=other.jacobian) == other
+
+
+def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
+    """The dtypes of outputs of these kinds for the arguments of a call."""
+    by_kind = {"float": signature.result_dtype, "int": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
+    return tuple([by_kind[kind] for kind in kinds])
+
+
+class TypedProduct:
+    """A product for given dtypes, with the kernels made of it so far.
+
+    `parts` are, for "parts", the dtypes that all outputs are to be stored in, constant ones among them; otherwise the
+    `signature` of the arguments decides. `names` are those of all parameters, and `label` is the function's; `identity`
+    is that of the function.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        which: Which,
+        wrt: tuple[int, ...],
+        signature: Signature,
+        parts: tuple[DType, ...] | None,
+        names: tuple[str, ...],
+        label: str,
+        options: Options,
+        identity: str,
+    ) -> None:
+        self.wrt, self.signature, self.parts, self.names, self.options = wrt, signature, parts, names, options
+        most = options.max_iterations
+        self.product, self.limit = limit(product(function, which, wrt, identity), most, label)
+        dtypes = list(output_dtypes(self.product.kinds, signature))
+        if self.limit is not None:
+            dtypes[-1] = _LIMIT_DTYPE
+        if parts is not None:
+            for place, block in self.product.blocks.items():
+                if block.stored is not None:
+                    dtypes[block.stored] = parts[place[0]]
+        # Of the outputs in memory.
+        self.dtypes = tuple(dtypes)
+        within = f" in {', '.join(names[at] for at in wrt)}" if wrt else ""
+        subject = "value" if which == "parts" else which.replace("_", " ")
+        # The first line of the kernel's text.
+        self.title = f"{label}: {subject}{within}; {signature.compute}"
+        # A text that only products with the same IR share; empty where there is none.
+        self._identity = identity and f"{which} {wrt} {most} {identity}"
+        # By target, variant of it, and layout.
+        self._kernels: dict[tuple[str, Any, Layout], Any] = {}
+        # For layouts, the number of elements for a CUDA thread that is fastest.
+        self.lanes: dict[Layout, int] = {}
+
+    def source(self, layout: Layout, target: str, trace: list[tuple[str, Function]] | None = None) -> KernelSource:
+        """The text of a kernel, with comments from the user's file as it is now; `trace` gets the IR after passes."""
+        from dualbcast.program.pipeline import kernel_source
+
+        function = self.product.forward if target == "cuda" else self.product.function
+        try:
+            return kernel_source(function, layout, *self._text_arguments(target), trace)
+        except RecursionError:
+            raise nested_too_deeply(function.location) from None
+
+    def _text_arguments(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
+        """All that a text depends on beside the IR and the layout."""
+        outputs = tuple([dtype.name for dtype in self.dtypes])
+        signature = self.signature
+        return signature.compute, signature.storages, outputs, target, self.title, self.options.fastmath
+
+    def wide(self, layout: Layout) -> Layout:
+        """The layout with the number of elements for a CUDA thread that is fastest."""
+        if layout not in self.lanes:
+            from dualbcast.program.pipeline import elements_a_thread
+
+            self.lanes[layout] = elements_a_thread(self.product.forward, layout, self.signature.compute)
+        return layout._replace(lanes=self.lanes[layout])
+
+    def kernel(
+        self,
+        target: str,
+        layout: Layout,
+        compile_kernel: Callable[[str, Callable[[], KernelSource]], Any],
+        variant: Any = None,
+    ) -> Any:
+        """The kernel for a layout and a variant of the target; where there is none yet, `compile_kernel` makes it from
+        the key of its text and a function that writes the text."""
+        place = target, variant, layout
+        kernel = self._kernels.get(place)
+        if kernel is None:
+            with collection_postponed():
+                # All that the text depends on; empty where only the text itself can be the key.
+                key = self._identity and disk_cache.key(
+                    "kernel", self._identity, repr(layout), repr(self._text_arguments(target))
+                )
+                kernel = self._kernels[place] = compile_kernel(key, lambda: self.source(layout, target))
+        return kernel
+
+
+# --- the collector of garbage -----------------------------------------------------------------------------------------
+
+# The number of new objects after which it collects. It is not switched off: the program may do that meanwhile.
+_NEVER = (1 << 31) - 1
+_usual_thresholds = gc.get_threshold()
+
+
+@contextlib.contextmanager
+def collection_postponed() -> Iterator[None]:
+    """A block in which no thread collects garbage, or until the end of another such block that had begun before.
+
+    The collector would look through all that a compilation makes again and again, in up to a tenth of the time of a
+    first call.
+    """
+    global _usual_thresholds
+    thresholds = gc.get_threshold()
+    if thresholds[0] == _NEVER:
+        yield
+        return
+    _usual_thresholds = thresholds
+    try:
+        gc.set_threshold(_NEVER, *thresholds[1:])
+        yield
+    finally:
+        _resume()
+
+
+def _resume() -> None:
+    # Otherwise somebody has set others meanwhile.
+    if gc.get_threshold()[0] == _NEVER:
+        gc.set_threshold(*_usual_thresholds)
+
+
+if hasattr(os, "register_at_fork"):
+    # The child has none of the other threads, one of which may have been in a block.
+    os.register_at_fork(after_in_child=_resume)

@@ -126,11 +126,6 @@ def array_kind(value: object) -> Kind | None:
     return _kind(storage_name(dtype) or "float64")
 
 
-def extended(signature: Signature, dtypes: Sequence[DType], names: tuple[str, ...]) -> Signature:
-    """The signature where arrays of these dtypes come after the arguments."""
-    return _signature((*signature.tokens, *dtypes), names)
-
-
 def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
     """The signature of the arguments, which may be as for `classify`; it raises the same errors."""
     tokens = [

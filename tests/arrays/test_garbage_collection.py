@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from dualbcast import CompileError, differentiable_broadcast
-from dualbcast.program.typed_product import collection_postponed
+from dualbcast.program.products import collection_postponed
 
 
 class Cycle:

@@ -689,7 +689,7 @@ def test_the_corpus_by_numba(case: Case, dtype: str) -> None:
     source = call.spec.source(call.plan.layout, "cpu")
     if not suits_numba(source):
         pytest.skip("it calls functions of which each library has its own")
-    inputs = [array.view(np.uint8) if array.dtype == bool else array for array in call.operands.arrays]
+    inputs = [array.view(np.uint8) if array.dtype == bool else array for array in call.plan.operands.arrays]
     assert_same_bits(run(source, *inputs), by_numba(source, *inputs))
 
 

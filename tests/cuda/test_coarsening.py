@@ -69,7 +69,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
-    memory = [array.reshape(-1) for array in (*call.operands.arrays, *outputs)]
+    memory = [array.reshape(-1) for array in (*call.plan.operands.arrays, *outputs)]
     memory = [array.view(np.uint16) if array.dtype == np.float16 else array for array in memory]
     steps, remaining = [], iter(planned.strides)
     for pattern in layout.classes:

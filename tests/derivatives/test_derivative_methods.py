@@ -1059,7 +1059,7 @@ def test_errors(run: Any, kind: type[Exception], message: str, monkeypatch: pyte
     f: Any = differentiable_broadcast(backend="python")(lambda x, y: x * y)
     f.pullback = f.vjp(X, Y)[1]
     f.kept = f.hessian(X, Y)
-    monkeypatch.setattr("dualbcast.program.launch.Call.run", lambda call: pytest.fail(f"{call.spec.title} has run"))
+    monkeypatch.setattr("dualbcast.program.element.Call.run", lambda call: pytest.fail(f"{call.spec.title} has run"))
     with pytest.raises(kind) as caught:
         run(f)
     assert str(caught.value) == message

@@ -16,8 +16,8 @@ from differences import slopes
 from dualbcast import custom_partials, differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph.lazy import Limits
+from dualbcast.program.element import Call
 from dualbcast.program.explain import operations
-from dualbcast.program.launch import Call
 from dualbcast.program.products import make_product
 from dualbcast.runtime.cpu.launch import CpuFastPath
 
@@ -220,7 +220,7 @@ def test_limits_part_an_expression(runs: list[Any]) -> None:
     np.testing.assert_allclose(total.value, wanted, rtol=1e-13)
     assert 2 <= len(runs) <= 4
     for call in runs:
-        assert len(call.operands.arrays) <= Limits.arrays + Limits.arrays  # numbers count as arguments, too
+        assert len(call.plan.operands.arrays) <= Limits.arrays + Limits.arrays  # numbers count as arguments, too
     for each, gradient in zip(variables, graph.grad(np.sum(total), variables), strict=True):
         wanted = np.ones(SHAPE) if each is variables[0] else 0.5 * np.cos(each.value)
         np.testing.assert_allclose(gradient, wanted, rtol=1e-13)

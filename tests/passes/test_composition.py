@@ -14,7 +14,7 @@ from dualbcast.ir.compose import Step, compose, restrict
 from dualbcast.ir.nodes import Const, Function, Kind
 from dualbcast.program.element import Element
 from dualbcast.program.explain import operations
-from dualbcast.program.typed_product import Options
+from dualbcast.program.products import Options
 
 X = np.linspace(-2.0, 2.0, 9)
 

@@ -13,7 +13,7 @@ from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.frontend.lower import lower
 from dualbcast.graph.checkpoint_policy import cost_of
 from dualbcast.program.element import Element
-from dualbcast.program.typed_product import Options
+from dualbcast.program.products import Options
 
 
 def looped(x: float) -> float:

@@ -26,7 +26,7 @@ from dualbcast.ir.traversal import statements
 from dualbcast.passes import if_conversion, vector_analysis
 from dualbcast.passes.if_conversion import branch_choices, convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives
-from dualbcast.program.jacobian import Jacobian
+from dualbcast.program.results import Jacobian
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 STEPS = tuple(range(1, 9))

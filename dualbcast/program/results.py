@@ -1,80 +1,136 @@
-"""The Jacobian and the Hessian of a broadcast: a block, an array, for each output and each argument or pair of them."""
+"""The results of a call, made of its kernel's outputs: values, and a Jacobian or a Hessian with a block, an array, for
+each output and each argument or pair of them.
+"""
 
 from __future__ import annotations
 
-import functools
+import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.ir.nodes import NUMBER, Structure
+from dualbcast.program.products import TypedProduct
+from dualbcast.runtime.arguments import DType, no_derivative
 from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import Plan, scalars
+
+Shape = tuple[int, ...]
 
 
-class Frame(NamedTuple):
-    """A Jacobian or a Hessian without its arrays: the part that all calls of one form share.
+class Results:
+    """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
 
-    Attributes
-    ----------
-    wrt, structure, shape
-        See `Jacobian`.
-    shapes : dict
-        The shapes of the arguments in `wrt`, by name.
-    places : tuple
-        For each block: its key, the position of its array among those that a kernel wrote (None if it has none), and
-        otherwise the number that the whole block is.
-    dtype : numpy.dtype
-        Of blocks that are one number.
-    module : str
-        "numpy" or "cupy".
-    others : dict
-        For each argument or captured array that is not in `wrt`, by name, the reason why it is not.
+    It has no reference to the arrays of the call, and can be pickled. `sums` has, for a product of "parts", the shape
+    that each is summed to.
     """
 
-    wrt: tuple[str, ...]
-    structure: Structure
-    shape: tuple[int, ...]
-    shapes: dict[str, tuple[int, ...]]
-    places: tuple[tuple[Any, int | None, float], ...]
-    dtype: np.dtype[Any]
-    module: str
-    others: dict[str, str]
+    def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
+        product, operands = spec.product, planned.operands
+        self.names, self.positions, self.limit = spec.names, spec.wrt, spec.limit
+        self.wrt = tuple([spec.names[at] for at in spec.wrt])
+        self.structure, self.blocks = product.structure, product.blocks
+        # Where the outputs of the kernel begin that are values, first partials, and second partials.
+        self.begins = 0, product.values, product.values + product.jacobian
+        # The shape that the arguments broadcast to, and the shape of each argument in `wrt`.
+        self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
+        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
+        self.signature, self.module = operands.signature, operands.module
+        self._total, self._parts, self._sums = planned.total, spec.parts, sums
+        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
+        # nothing waits for the device.
+        given = planned.given if spec.limit is None else planned.given[:-1]
+        self._given = None if self.shape or self.module != "numpy" else given
+        # Whether parts are the arrays that the kernel writes, as they are.
+        stored = [block.stored for block in self.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
+        self._are_stored = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
+
+    def value(self, outputs: Sequence[Any]) -> Any:
+        """The structure that the function returns, with arrays."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return self.structure.pack(outputs[: self.begins[1]])
+
+    def jacobian(self, outputs: Sequence[Any]) -> Jacobian:
+        """The first partial derivatives."""
+        return Jacobian(self, outputs[self.begins[1] : self.begins[2]])
+
+    def hessian(self, outputs: Sequence[Any]) -> Hessian:
+        """The second partial derivatives."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return Hessian(self, outputs[self.begins[2] :])
+
+    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
+        if self._are_stored:
+            return tuple(outputs)
+        parts = [
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
+            for place, block in self.blocks.items()
+        ]
+        if self.module == "numpy" and (self._given is not None or self._sums is not None):
+            return tuple([y if y.shape else y[()] for y in parts])
+        return tuple(parts)
+
+    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
+        shape = None if self._sums is None else self._sums[at]
+        # The number of elements that are summed into one.
+        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
+        dtype = self._parts[at] if self._parts else self.signature.result_dtype
+        with beside(outputs):
+            return self.everywhere(number * terms, dtype, self.shape if shape is None else shape)
+
+    def everywhere(self, number: float, dtype: DType, shape: Shape) -> Any:
+        """A read-only array of one number, of the library of the call's arrays."""
+        library = np if self.module == "numpy" else sys.modules["cupy"]
+        return library.broadcast_to(library.asarray(number, dtype), shape)
 
 
 class Index:
     """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
 
-    def __init__(self, frame: Frame, stored: Sequence[Any]) -> None:
-        # `stored` are the arrays that a kernel wrote, in its order. With `out=` it writes to them again.
-        self._frame, self._stored = frame, stored
+    # How many arguments a block is for, and how messages say what a key is.
+    _order: int
+    _keys: str
 
-    @functools.cached_property
+    def __init__(self, results: Results, stored: Sequence[Any]) -> None:
+        # `stored` are the arrays that a kernel wrote, in its order. With `out=` it writes to them again.
+        self._results, self._stored = results, stored
+
+    @cached_property
     def _blocks(self) -> dict[Any, Any]:
-        """The blocks by their keys."""
-        frame = self._frame
-        with beside(self._stored):
+        """The blocks by output and positions of parameters."""
+        results, stored = self._results, self._stored
+        dtype, begin = results.signature.result_dtype, results.begins[self._order]
+        with beside(stored):
             return {
-                key: everywhere(number, frame.dtype, frame.shape, frame.module) if at is None else self._stored[at]
-                for key, at, number in frame.places
+                place: results.everywhere(number, dtype, self.shape) if at is None else stored[at - begin]
+                for place, (at, number) in results.blocks.items()
+                if len(place) == self._order + 1
             }
 
     @property
     def wrt(self) -> tuple[str, ...]:
         """The arguments that were differentiated in."""
-        return self._frame.wrt
+        return self._results.wrt
 
     @property
     def structure(self) -> Structure:
         """The structure that the function returns."""
-        return self._frame.structure
+        return self._results.structure
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """The shape of each block, which is the result's."""
-        return self._frame.shape
+        return self._results.shape
 
     @property
     def outputs(self) -> int:
@@ -86,16 +142,37 @@ class Index:
         """The outputs' names, where the function names them."""
         return self.structure.labels()
 
+    def __getitem__(self, key: Any) -> Any:
+        order, keys = self._order, key if isinstance(key, tuple) else (key,)
+        if len(keys) not in (order, order + 1):
+            raise ArgumentError(f"a {type(self).__name__} is indexed by {self._keys}, not {key!r}")
+        # A block is for its arguments in the order of `wrt`.
+        arguments = sorted(map(self._argument, keys[-order:]), key=self._results.positions.index)
+        if len(keys) > order:
+            return self._blocks[self._output(keys[0]), *arguments]
+        return self.structure.pack([self._blocks[output, *arguments] for output in range(self.outputs)])
+
+    def __repr__(self) -> str:
+        counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
+        return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
+
     def stacked(self, output: int | str = 0) -> Any:
-        """The blocks of one output as one array, with the arguments in the last axes."""
-        raise NotImplementedError
+        """The blocks of one output as one array, with the arguments in the last axes.
+
+        For n arguments in `wrt` it has the shape (*shape, n) of a Jacobian, or (*shape, n, n) of a Hessian.
+        """
+        which, axes = self._output(output), [len(self.wrt)] * self._order
+        blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]
+        if not blocks:
+            return np.empty((*self.shape, *axes))
+        with beside(self._stored):
+            return library_of(blocks[0]).stack(blocks, axis=-1).reshape(*self.shape, *axes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""
-        if self._frame.module != "numpy":
-            kind = type(self).__name__
+        if self._results.module != "numpy":
             raise ArgumentError(
-                f"the blocks of this {kind} are on a GPU; write cupy.asnumpy(….stacked()) to fetch them"
+                f"the blocks of this {type(self).__name__} are on a GPU; write cupy.asnumpy(….stacked()) to fetch them"
             )
         if copy is False:
             raise ValueError("blocks are arrays of their own, so that one array of all is a copy; leave out copy=False")
@@ -103,9 +180,6 @@ class Index:
             return np.asarray(self.stacked(), dtype)
         every_output = [self.stacked(output) for output in range(self.outputs)]
         return np.asarray(np.stack(every_output, axis=len(self.shape)), dtype)
-
-    def _counted(self) -> str:
-        return f"{self.outputs} output{'s' * (self.outputs != 1)}"
 
     def _output(self, key: Any) -> int:
         if isinstance(key, str) and key and key in self.labels:
@@ -117,20 +191,26 @@ class Index:
             )
         return int(key) % self.outputs
 
-    def _argument(self, key: Any) -> str:
-        if _is_index(key) and -len(self.wrt) <= key < len(self.wrt):
-            return self.wrt[int(key)]
-        if isinstance(key, str) and key in self.wrt:
-            return key
-        others = self._frame.others
-        reason = f": {others[key]}" if isinstance(key, str) and key in others else ""
-        if not isinstance(key, str):
-            reason = self._left_out()
-        raise ArgumentError(f"this {type(self).__name__} is in ({', '.join(self.wrt)}), not in {key!r}{reason}")
+    def _argument(self, key: Any) -> int:
+        """The position among all parameters of an argument in `wrt`."""
+        wrt = self.wrt
+        at = wrt.index(key) if isinstance(key, str) and key in wrt else key
+        if _is_index(at) and -len(wrt) <= at < len(wrt):
+            return self._results.positions[int(at)]
+        kind = type(self).__name__
+        raise ArgumentError(f"this {kind} is in ({', '.join(wrt)}), not in {key!r}{self._left_out(key)}")
 
-    def _left_out(self) -> str:
-        """Why the other arguments are not in `wrt`, as the end of a sentence."""
-        return "".join(f"; {reason}" for reason in self._frame.others.values())
+    def _left_out(self, key: Any = None) -> str:
+        """Why arguments are not in `wrt`, as the end of a sentence: the one with the name `key`, or else all."""
+        names, signature = self._results.names, self._results.signature
+        reasons = {
+            name: f"for {name} give wrt={(*self.wrt, name)}" if kind == "float" else no_derivative(name, token)
+            for name, kind, token in zip(names, signature.kinds, signature.tokens, strict=False)
+            if name not in self.wrt
+        }
+        if isinstance(key, str):
+            return f": {reasons[key]}" if key in reasons else ""
+        return "".join(f"; {reason}" for reason in reasons.values())
 
 
 class Jacobian(Index):
@@ -180,31 +260,13 @@ class Jacobian(Index):
            [60.,  6.]])
     """
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, tuple):
-            if len(key) != 2:
-                raise ArgumentError(f"a Jacobian is indexed by [output, argument], not by {key!r}")
-            return self._blocks[self._output(key[0]), self._argument(key[1])]
-        name = self._argument(key)
-        return self.structure.pack([self._blocks[output, name] for output in range(self.outputs)])
+    _order, _keys = 1, "[argument] or [output, argument]"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.wrt)
 
     def __len__(self) -> int:
         return len(self.wrt)
-
-    def __repr__(self) -> str:
-        return f"<Jacobian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
-
-    def stacked(self, output: int | str = 0) -> Any:
-        """The blocks of one output as one array of shape (*shape, n), for n arguments in `wrt`."""
-        which = self._output(output)
-        if not self.wrt:
-            return np.empty((*self.shape, 0))
-        blocks = [self._blocks[which, name] for name in self.wrt]
-        with beside(self._stored):
-            return library_of(blocks[0]).stack(blocks, axis=-1)
 
     def pushforward(self, *tangents: Any) -> Any:
         """The tangents of the outputs for tangents of the arguments.
@@ -229,7 +291,7 @@ class Jacobian(Index):
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
         with beside(self._stored):
             results = [
-                sum(self._blocks[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
+                sum(self[output, name] * tangent for name, tangent in zip(self.wrt, tangents, strict=True))
                 for output in range(self.outputs)
             ]
         return self.structure.pack(results)
@@ -256,16 +318,14 @@ class Jacobian(Index):
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
         results = []
         with beside(self._stored):
-            for name in self.wrt:
-                total = sum(self._blocks[output, name] * cotangents[output] for output in range(self.outputs))
-                results.append(_sum_to(total, self._frame.shapes[name]))
+            for name, shape in zip(self.wrt, self._results.shapes.values(), strict=True):
+                total = sum(self[output, name] * cotangents[output] for output in range(self.outputs))
+                results.append(_sum_to(total, shape))
         return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
         """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""
-        name = self._argument(argument)
-        block = self._blocks[self._output(output), name]
-        shape = self._frame.shapes[name]
+        block, shape = self[output, argument], self._results.shapes[self._argument(argument)]
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
         library = library_of(block)
@@ -284,19 +344,13 @@ def library_of(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
 
 
-def everywhere(number: float, dtype: np.dtype[Any], shape: tuple[int, ...], module: str = "numpy") -> Any:
-    """A read-only array of one number."""
-    library: Any = np if module == "numpy" else sys.modules["cupy"]
-    return library.broadcast_to(library.asarray(number, dtype), shape)
-
-
-def broadcasts_to(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def broadcasts_to(shape: Shape, whole: Shape) -> bool:
     """Whether an array of one shape can stand for one of the other."""
     extra = len(whole) - len(shape)
     return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
 
 
-def _sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+def _sum_to(array: Any, shape: Shape) -> Any:
     """Sum over the axes along which an argument of `shape` was broadcast."""
     extra = array.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))
@@ -343,27 +397,4 @@ class Hessian(Index):
            [2., 0.]])
     """
 
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, tuple) or len(key) not in (2, 3):
-            raise ArgumentError(
-                f"a Hessian is indexed by [argument, argument] or [output, argument, argument], not {key!r}"
-            )
-        first, second = map(self._argument, key[-2:])
-        if self.wrt.index(first) > self.wrt.index(second):
-            first, second = second, first
-        if len(key) == 3:
-            return self._blocks[self._output(key[0]), first, second]
-        return self.structure.pack([self._blocks[output, first, second] for output in range(self.outputs)])
-
-    def __repr__(self) -> str:
-        return f"<Hessian of {self._counted()} in ({', '.join(self.wrt)}), shape {self.shape}>"
-
-    def stacked(self, output: int | str = 0) -> Any:
-        """The blocks of one output as one array of shape (*shape, n, n), for n arguments in `wrt`."""
-        which = self._output(output)
-        if not self.wrt:
-            return np.empty((*self.shape, 0, 0))
-        rows = [[self[which, first, second] for second in self.wrt] for first in self.wrt]
-        library = library_of(rows[0][0])
-        with beside(self._stored):
-            return library.stack([library.stack(row, axis=-1) for row in rows], axis=-2)
+    _order, _keys = 2, "[argument, argument] or [output, argument, argument]"
