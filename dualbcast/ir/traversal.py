@@ -256,11 +256,6 @@ def results(function: Function) -> list[Var]:
     return [leaf for output in function.outputs for leaf in variables(output.value)]
 
 
-def counts_by_statement(block: Block) -> list[tuple[Counter[str], Counter[str]]]:
-    """For each statement of a block, how often each name is read and assigned in it."""
-    return [(read_counts((stmt,)), Counter(assigned((stmt,)))) for stmt in block]
-
-
 def operations_of(part: Function | Block) -> list[Op]:
     """Every operation of a function or block in the order of its text, each before those in its arguments."""
     pending = all_expressions(part)[::-1]

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 
+from dualbcast.errors import Location
 from dualbcast.ir.nodes import (
     NOWHERE,
     TEMPORARY,
@@ -31,16 +35,17 @@ from dualbcast.ir.nodes import (
 )
 from dualbcast.ir.traversal import (
     assigned,
-    counts_by_statement,
+    blocks,
+    expressions,
     has_loops,
     jumping_blocks,
     map_blocks,
     read_counts,
+    remove_dead,
     renamed,
     renamed_block,
     renamed_function,
     results,
-    statements,
     targets,
     use_counts,
     variables,
@@ -87,39 +92,35 @@ def place_loads(function: Function) -> Function:
 
 def _place(block: Block, params: Mapping[str, Var], later: Set[str], places: Mapping[str, Iterator[int]]) -> Block:
     """The block with the loads of these parameters; the names in `later` are read after it."""
-    using: dict[str, list[int]] = {name: [] for name in params}
-    for position, (reads, _) in enumerate(counts_by_statement(block)):
-        for name in reads.keys() & params.keys():
+    using: dict[str, list[int]] = defaultdict(list)
+    for position, stmt in enumerate(block):
+        for name in read_counts((stmt,)).keys() & params.keys():
             using[name].append(position)
-    loads: dict[int, list[Assign]] = {}
-    within: dict[int, dict[str, Var]] = {}
+    for name in later & params.keys():
+        using[name].append(len(block))
+    loads: dict[int, list[Assign]] = defaultdict(list)
+    within: dict[int, dict[str, Var]] = defaultdict(dict)
     loaded: dict[str, Var] = {}
-    for name, param in params.items():
-        if not using[name] and name not in later:
-            continue
-        first = using[name][0] if using[name] else len(block)
-        user = block[first] if using[name] else None
-        if isinstance(user, If) and user.test != param and len(using[name]) == 1 and name not in later:
-            within.setdefault(first, {})[name] = param
+    for name in [name for name in params if name in using]:
+        first, param = using[name][0], params[name]
+        user = block[first] if first < len(block) else None
+        if isinstance(user, If) and user.test != param and len(using[name]) == 1:
+            within[first][name] = param
         else:
             loaded[name] = Var(f"{name}{LOAD_MARK}{next(places[name])}", param.kind)
-            loads.setdefault(first, []).append(Assign(loaded[name], Load(name, param.kind)))
+            loads[first].append(Assign(loaded[name], Load(name, param.kind)))
 
     new: list[Stmt] = []
     for position, part in enumerate(renamed_block(block, loaded) if loaded else block):
-        new += loads.get(position, ())
-        if isinstance(part, If) and position in within:
-            then, orelse = (_place(side, within[position], set(), places) for side in (part.then, part.orelse))
-            part = If(part.test, then, orelse, part.location)
+        new += loads[position]
+        if position in within:
+            part = map_blocks(part, partial(_place, params=within[position], later=set(), places=places))
         new.append(part)
-    return (*new, *loads.get(len(block), ()))
+    return (*new, *loads[len(block)])
 
 
 # The length of the longest text, in the IR, of an expression that is nested into another one.
 LONGEST_NESTED = 70
-
-
-# --- copies at the ends of branches ----------------------------------------------------------------------------------
 
 
 def coalesce_copies(function: Function) -> Function:
@@ -146,80 +147,95 @@ def coalesce_copies(function: Function) -> Function:
                 %y: float = 1.0
             output out = %y
     """
-    reads = use_counts(function)
-    writes = Counter(assigned(function.body))
-
-    def visit(block: Block) -> Block:
-        block = tuple([map_blocks(stmt, visit) for stmt in block])
-        for stmt in reversed(block):
-            if isinstance(stmt, Break | Continue):
-                continue
-            if not isinstance(stmt, Assign):
-                break
-            if isinstance(stmt.value, Var) and stmt in block:  # an earlier merge may have renamed it
-                block = _merge_copy(block, stmt, stmt.value, reads, writes)
-        return block
-
-    return replace(function, body=visit(function.body))
+    return _Coalescing(function).run()
 
 
-def _merge_copy(block: Block, copy: Assign, value: Var, reads: Counter[str], writes: Counter[str]) -> Block:
-    """The block with `value` renamed to the copy's target, where that changes nothing."""
-    target, uses = copy.target, counts_by_statement(block)
-    first = next((position for position, (_, names) in enumerate(uses) if value.name in names), None)
-    read = sum(names[value.name] for names, _ in uses)
-    # All statements with `value` are here, and the first is its only definition.
-    if (
-        first is None
-        or not isinstance(block[first], Assign | If)
-        or uses[first][1][value.name] != writes[value.name]
-        or read != reads[value.name]
-        or any(value.name in names for names, _ in uses[:first])
-    ):
-        return block
-    if target.name.startswith(TEMPORARY) and read != sum(_is_copy(stmt, target, value) for stmt in block):
-        return block  # Other expressions read it under its own name, which says more than that of an output.
-    if _uses_target(block[first:], uses[first:], target, value):
-        return block
+class _Coalescing:
+    """Statements have positions in the order of the text, so that all is found in one walk."""
 
-    def visit(inner: Block) -> Block:
-        kept: list[Stmt] = []
-        for stmt in inner:
-            if _is_copy(stmt, target, target):
-                reads[target.name] -= 1
-                writes[target.name] -= 1
-                continue
-            if isinstance(stmt, Assign) and stmt.target == target and stmt.location == NOWHERE:
-                stmt = replace(stmt, location=copy.location)
-            kept.append(stmt)
-        return tuple([map_blocks(stmt, visit) for stmt in kept])
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.counts = use_counts(function), Counter(assigned(function.body))
+        # The positions at which each name is read and assigned, and those of the copies of each target and value.
+        self.reads: dict[str, list[int]] = defaultdict(list)
+        self.writes: dict[str, list[int]] = defaultdict(list)
+        self.copies: dict[tuple[str, str], set[int]] = defaultdict(set)
+        # The positions of the statements of each block with a jump out of the iteration around it.
+        self.jumping: list[list[int]] = []
+        # The new name of each merged value, and the location of its copy.
+        self.names: dict[str, Expr] = {}
+        self.places: dict[str, Location] = {}
 
-    merged = (*block[:first], *visit(renamed_block(block[first:], {value.name: target})))
-    reads[target.name] += reads.pop(value.name)
-    writes[target.name] += writes.pop(value.name)
-    return merged
+    def run(self) -> Function:
+        self.visit(self.function.body, 0)
+        for value, target in reversed(self.names.items()):
+            self.names[value] = renamed(target, self.names)
+        body = self.located(self.function.body)
+        return remove_dead(renamed_function(replace(self.function, body=body), self.names))
 
+    def located(self, block: Block) -> Block:
+        """The block in which merged values without a location, such as loads, have that of the copy."""
+        new: list[Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, Assign) and stmt.location == NOWHERE:
+                stmt = replace(stmt, location=self.places.get(stmt.target.name, NOWHERE))
+            new.append(map_blocks(stmt, self.located))
+        return tuple(new)
 
-def _uses_target(block: Block, uses: Sequence[tuple[Counter[str], Counter[str]]], target: Var, value: Var) -> bool:
-    """Whether the target may have another value than `value` in a block that begins with the definition of that one."""
-    start, rest = block[0], block[1:]
-    is_branch = isinstance(start, If)
-    if any(target.name in reads for reads, _ in (uses if is_branch else uses[1:])):
-        return True
-    if is_branch and (target.name in uses[0][1] or jumping_blocks(start)):
-        return True
-    copies = [stmt for stmt in statements(rest) if _is_copy(stmt, target, value)]
-    if sum(writes[target.name] for _, writes in uses[1:]) != len(copies):
-        return True
-    jumping = [inner for stmt in rest if isinstance(stmt, If) for inner in jumping_blocks(stmt)]
-    return not all(any(_is_copy(stmt, target, value) for stmt in inner) for inner in jumping)
+    def visit(self, block: Block, position: int) -> int:
+        """Merge the copies in a block, which begins at this position; the position after it."""
+        places = []
+        for stmt in block:
+            places.append(position)
+            for leaf in (leaf for expr in expressions(stmt) for leaf in variables(expr)):
+                self.reads[leaf.name].append(position)
+            if isinstance(stmt, Assign | For):
+                self.writes[stmt.target.name].append(position)
+            if isinstance(stmt, Assign) and isinstance(stmt.value, Var):
+                self.copies[stmt.target.name, stmt.value.name].add(position)
+            position += 1
+            jumps = len(self.jumping)
+            for inner in blocks(stmt):
+                position = self.visit(inner, position)
+            if isinstance(stmt, For | While):
+                del self.jumping[jumps:]
+        is_jump = bool(block) and isinstance(block[-1], Break | Continue)
+        if is_jump:
+            self.jumping.append(places)
+        for stmt in takewhile(lambda stmt: isinstance(stmt, Assign), block[-1 - is_jump :: -1]):
+            if isinstance(stmt, Assign) and isinstance(stmt.value, Var) and self.may_merge(stmt, block, places):
+                self.merge(stmt.target, stmt.value.name)
+                self.places[stmt.value.name] = stmt.location
+        return position
 
+    def may_merge(self, copy: Assign, block: Block, places: list[int]) -> bool:
+        """Whether a value that a block copies at its end may have the target's name from the beginning."""
+        assert isinstance(copy.value, Var)
+        target, value = copy.target.name, copy.value.name
+        reads, writes, copied = self.reads[value], self.writes[value], self.copies[target, value]
+        # Everything that mentions the value is in the block, and the first statement that does is its only definition.
+        is_local = writes and (len(reads), len(writes)) == tuple(counts[value] for counts in self.counts)
+        if not is_local or min(writes[0], reads[0]) < places[0] or self.names.keys() & {target, value}:
+            return False
+        at = bisect_right(places, writes[0]) - 1
+        definition = block[at]
+        if not isinstance(definition, Assign | If) or reads[0] < places[at] or writes[-1] >= places[at + 1]:
+            return False
+        # Other expressions read it under its own name, which says more than that of an output.
+        if target.startswith(TEMPORARY) and not copied.issuperset(reads):
+            return False
+        start = places[at] + isinstance(definition, Assign)
+        if any(use >= start and use not in copied for use in (*self.reads[target], *self.writes[target])):
+            return False
+        return not any(inner[0] >= start and copied.isdisjoint(inner) for inner in self.jumping)
 
-def _is_copy(stmt: Stmt, target: Var, value: Var) -> bool:
-    return isinstance(stmt, Assign) and stmt.target == target and stmt.value == value
-
-
-# --- nesting ---------------------------------------------------------------------------------------------------------
+    def merge(self, target: Var, value: str) -> None:
+        self.names[value] = target
+        copied = self.copies.pop((target.name, value))
+        for uses, total in zip((self.reads, self.writes), self.counts, strict=True):
+            both = sorted([*uses[target.name], *uses[value]])
+            uses[target.name] = [use for use in both if use not in copied]
+            total[target.name] += total[value] - len(copied)
 
 
 def nest_expressions(function: Function) -> Function:
@@ -325,9 +341,6 @@ class _Nesting:
         if last:
             new += self.flush(self.pending.keys() - outer)
         return new
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
 
 
 def name_variables(function: Function, names: Names, *, loads: bool = True) -> Function:
