@@ -96,11 +96,11 @@ BUGS = [
         '{"bitand": "and", "bitor": "or", "bitxor": "eq"}',
         "test_operator_table test_corpus test_number_parts",
     ),
-    Bug("else of a loop that was left", "(flags.broke, RETURNED)", "(RETURNED,)", "test_corpus"),
+    Bug("else of a loop that was left", "(flags.broke, Key.RETURNED)", "(Key.RETURNED,)", "test_corpus"),
     Bug(
         "a path that has returned goes on",
-        "if edge.bindings.get(RETURNED) != TRUE:",
-        "if edge.bindings.get(RETURNED) == TRUE:",
+        "if edge.bindings.get(Key.RETURNED) != TRUE:",
+        "if edge.bindings.get(Key.RETURNED) == TRUE:",
         "test_corpus",
     ),
     # --- autodiff ---

@@ -8,19 +8,7 @@ from types import FunctionType
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import (
-    Arguments,
-    Closure,
-    Derived,
-    Keywords,
-    Partial,
-    Record,
-    Static,
-    Value,
-    describe,
-    is_function,
-    is_sequence,
-)
+from dualbcast.frontend.values import Arguments, Keywords, Record, Static, Value, describe, is_function
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
@@ -56,7 +44,7 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
         own = call_method(env, value, name, node=node)
         if own is not None:
             return _plain_truth(env, own, node)
-    if isinstance(value, Record) and not is_sequence(value):
+    if isinstance(value, Record) and not value.is_sequence:
         return TRUE
     return _plain_truth(env, value, node)
 
@@ -65,10 +53,10 @@ def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     match value:
         case Record() | Keywords():
             return TRUE if value else FALSE
-        case Closure() | Partial() | Derived():
-            return TRUE
         case Static(known):
             return TRUE if env.evaluate(node, bool, known) else FALSE
+        case _ if is_function(value):
+            return TRUE
     return env.emit(convert(as_scalar(env, value, node), "bool"), node)
 
 

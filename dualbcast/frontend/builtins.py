@@ -12,7 +12,7 @@ import operator
 import types
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,22 +25,14 @@ from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.ir.simplification import number
 
 ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
-_Numeric = TypeVar("_Numeric", bound=Callable[..., Value])
-
 # The lowerings of calls: each takes (env, node) and the arguments, of which those after `/` may be given by name. Those
-# of functions in `NUMERIC` take numbers only.
+# that are annotated as atoms are numbers.
 BUILTINS: dict[Any, Callable[..., Value]] = {}
-NUMERIC: set[Any] = set()
+
 _builtin = partial(register, BUILTINS)
 
 
-def _numeric(*functions: Any) -> Callable[[_Numeric], _Numeric]:
-    """Register a lowering whose arguments are numbers."""
-    NUMERIC.update(functions)
-    return register(BUILTINS, *functions)
-
-
-@_numeric(abs, np.absolute)
+@_builtin(abs, np.absolute)
 def _abs(env: Environment, node: ast.Call, x: Atom, /) -> Value:
     if x.kind == "float":
         return apply(env, "fabs", (x,), node)
@@ -67,12 +59,12 @@ def _unary(name: str, env: Environment, node: ast.Call, value: Value, /) -> Valu
 for _syntax, _operation, _name, _names in OPERATORS:
     _is_unary = issubclass(_syntax, ast.unaryop)
     _functions = [getattr(operator, _name), *(getattr(np, _name) for _name in _names.split())]
-    (_builtin if _is_unary else _numeric)(*_functions)(partial(_unary if _is_unary else _binary, _operation))
+    _builtin(*_functions)(partial(_unary if _is_unary else _binary, _operation))
 for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):
     BUILTINS[_ufunc] = partial(_logical, _operation)
 
 
-@_numeric(math.log)
+@_builtin(math.log)
 def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None, /) -> Value:
     log = partial(apply, env, "log", node=node)
     return log((x,)) if base is None else binary(env, "div", log((x,)), log((base,)), node)
@@ -154,10 +146,10 @@ BUILTINS[any] = partial(_quantifier, "or")
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
-_numeric(pow, math.pow)(partial(_binary, "pow"))
+_builtin(pow, math.pow)(partial(_binary, "pow"))
 
 
-@_numeric(divmod, np.divmod)
+@_builtin(divmod, np.divmod)
 def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom, /) -> Value:
     return Record(tuple, [binary(env, name, left, right, node) for name in ("floordiv", "mod")])
 
@@ -169,7 +161,7 @@ def _integral(name: str, env: Environment, node: ast.Call, x: Atom, /) -> Atom:
 
 
 for _function in (math.floor, math.ceil, math.trunc):
-    _numeric(_function)(partial(_integral, _function.__name__))
+    _builtin(_function)(partial(_integral, _function.__name__))
 
 
 @_builtin(round)
@@ -185,7 +177,7 @@ def _round(env: Environment, node: ast.Call, value: Value, /, ndigits: Value | N
     return binary(env, "div", scaled, scale, node)
 
 
-@_numeric(int, np.int64)
+@_builtin(int, np.int64)
 def _int(env: Environment, node: ast.Call, x: Atom = ZERO, /) -> Value:
     return env.convert(x, "int", node)
 
@@ -205,7 +197,7 @@ def _bool(env: Environment, node: ast.Call, value: Value = FALSE, /) -> Value:
     return truth(env, value, node)
 
 
-@_numeric(np.float32)
+@_builtin(np.float32)
 def _float32(env: Environment, node: ast.Call, x: Atom, /) -> Value:
     return env.op("single", env.convert(x, "float", node), kind="float", node=node)
 
@@ -218,11 +210,11 @@ def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, x: Atom, /
 
 
 for _bits in (8, 16, 32):
-    _numeric(getattr(np, f"int{_bits}"))(partial(_narrow, _bits, 2 ** (_bits - 1)))
-    _numeric(getattr(np, f"uint{_bits}"))(partial(_narrow, _bits, 0))
+    _builtin(getattr(np, f"int{_bits}"))(partial(_narrow, _bits, 2 ** (_bits - 1)))
+    _builtin(getattr(np, f"uint{_bits}"))(partial(_narrow, _bits, 0))
 
 
-@_numeric(math.hypot)
+@_builtin(math.hypot)
 def _hypot(env: Environment, node: ast.Call, /, *sides: Atom) -> Value:
     if len(sides) < 2:
         return apply(env, "fabs", sides or (Const(0.0, "float"),), node)

@@ -19,7 +19,7 @@ import numpy as np
 from dualbcast import errors
 from dualbcast.errors import CompileError, a_or_an
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.builtins import BUILTINS, NUMERIC
+from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import items_of
@@ -183,7 +183,7 @@ def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: a
     folded = _fold(function, args) if args and not keywords else None
     if folded is not None:
         return folded
-    if function in NUMERIC:
+    if any(str(each.annotation).startswith("Atom") for each in signature.parameters.values()):
         args = tuple(as_scalar(env, arg, node) for arg in args)
     try:
         signature.bind(env, node, *args, **keywords)

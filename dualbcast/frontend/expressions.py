@@ -13,21 +13,7 @@ from typing import Any
 
 from dualbcast.frontend.environment import Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.source import positional_parameters
-from dualbcast.frontend.values import (
-    Arguments,
-    Closure,
-    Frame,
-    Keywords,
-    Partial,
-    Range,
-    Record,
-    Static,
-    Unassigned,
-    Value,
-    describe,
-    is_sequence,
-)
+from dualbcast.frontend.values import Arguments, Keywords, Partial, Range, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import Atom, Const, Var
 from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import ABSENT, Capture
@@ -75,17 +61,6 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
     return "".join(parts)
 
 
-@lowers(ast.Lambda)
-def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closure:
-    """A function that is defined inside the one being compiled."""
-    spec = node.args
-    positional = positional_parameters(spec)
-    parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
-    pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
-    defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
-    return Closure(node, env.frame, defaults)
-
-
 # --- items -----------------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +77,7 @@ def items_of(env: Environment, nodes: list[ast.expr]) -> tuple[Value, ...]:
 
 def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]:
     """The items of an iterable; their number must be known when the kernel is compiled."""
-    if is_sequence(value) or (isinstance(value, Record) and value.is_iterator):
+    if isinstance(value, Record) and (value.is_sequence or value.is_iterator):
         return tuple(value)
     if isinstance(value, Range):
         known = value.known()
@@ -144,20 +119,18 @@ def check_length(env: Environment, length: int, node: ast.AST) -> None:
 @lowers(ast.Name)
 def _name(env: Environment, node: ast.Name) -> Value:
     """The value of a name on this path."""
-    frame: Frame | None = env.frame
-    while frame is not None:
-        if node.id in frame.local:
-            value = frame.bindings.get(node.id)
-            if value is None:
-                env.fail(
-                    node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line"
-                )
-            if isinstance(value, Unassigned):
-                env.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
-            return value
-        outermost, frame = frame, frame.parent
-    capture = outermost.source.capture(node.id)
-    scope = outermost.source.function.__globals__
+    frame = env.frame
+    while node.id not in frame.local and frame.parent is not None:
+        frame = frame.parent
+    if node.id in frame.local:
+        value = frame.bindings.get(node.id)
+        if value is None:
+            env.fail(node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line")
+        if isinstance(value, Unassigned):
+            env.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
+        return value
+    capture = frame.source.capture(node.id)
+    scope = frame.source.function.__globals__
     if capture is None:
         env.fail(node, f"the name {node.id} is not defined", _nearest(node.id, [*env.frame.bindings, *scope]))
     if capture.place is vars(builtins):
@@ -249,8 +222,13 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)
     if isinstance(base, Keywords):
-        return _keyword(env, base, node)
-    if isinstance(base, Record) and not is_sequence(base):
+        problem, instead = f"there is no argument {ast.unparse(node.slice)}", f"one of {', '.join(map(repr, base))}"
+        name = env.known_object(expression(env, node.slice), node, problem, instead if base else "")
+        if name not in base:
+            env.fail(node, problem, instead if base else "")
+        value: Value = base[name]
+        return value
+    if isinstance(base, Record) and not base.is_sequence:
         env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
     items = sequence(env, base, node.value)
     if isinstance(node.slice, ast.Slice):
@@ -274,17 +252,6 @@ def _static_int(env: Environment, node: ast.expr) -> int:
         "a tuple can only be indexed by an integer known when the kernel is compiled",
         "a for loop over the tuple, or if/elif on the index",
     )
-
-
-def _keyword(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value:
-    """An item of a `**` parameter."""
-    key = expression(env, node.slice)
-    name = key.object if isinstance(key, Static) else None
-    if not isinstance(name, str) or name not in keywords:
-        shown = ast.unparse(node.slice)
-        env.fail(node, f"there is no argument {shown}", f"one of {', '.join(map(repr, keywords))}" if keywords else "")
-    value: Value = keywords[name]
-    return value
 
 
 def _item_of_object(env: Environment, owner: Any, node: ast.Subscript) -> Value:

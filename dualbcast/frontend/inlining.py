@@ -9,22 +9,10 @@ from types import FunctionType
 from typing import NoReturn
 
 from dualbcast.errors import CompileError
-from dualbcast.frontend.environment import CALLS, Environment, expression, register
+from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
-from dualbcast.frontend.values import (
-    RESULT,
-    RETURNED,
-    SKIPPING,
-    Arguments,
-    Bindings,
-    Closure,
-    Frame,
-    Keywords,
-    Record,
-    Unassigned,
-    Value,
-)
+from dualbcast.frontend.values import Arguments, Bindings, Closure, Frame, Key, Keywords, Record, Unassigned, Value
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
@@ -49,6 +37,17 @@ def frame_of_call(env: Environment, function: FunctionType, arguments: Arguments
     spec, name = source.node.args, function.__name__
     bindings = bind(env, spec, name, arguments, _defaults(env, function, spec, node), node)
     return Frame(source, source.node, local_names(source.node), bindings, name=name)
+
+
+@lowers(ast.Lambda)
+def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closure:
+    """A function that is defined inside the one being compiled."""
+    spec = node.args
+    positional = positional_parameters(spec)
+    parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
+    pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
+    defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
+    return Closure(node, env.frame, defaults)
 
 
 @register(CALLS, Closure)
@@ -143,10 +142,10 @@ def lower_body(env: Environment, frame: Frame) -> Value:
             expression(env, yielded)
         if isinstance(node, ast.Lambda):
             return env.rename(expression(env, node.body), TEMPORARY + "value")
-        frame.bindings[RETURNED] = frame.bindings[SKIPPING] = FALSE
+        frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = FALSE
         falls = statements(env, node.body)
-        returned = frame.bindings.get(RETURNED, FALSE)
-        result = frame.bindings.get(RESULT)
+        returned = frame.bindings.get(Key.RETURNED, FALSE)
+        result = frame.bindings.get(Key.RESULT)
         if falls and (returned != TRUE or result is None):
             message = "this function can end without `return`" if result else "this function returns nothing"
             env.fail(node, message, "a return with a value on every path")

@@ -20,22 +20,7 @@ from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.operators import condition, short_circuit
 from dualbcast.frontend.source import assigned_names, local_names
-from dualbcast.frontend.values import (
-    PARTLY,
-    RESULT,
-    RETURNED,
-    RETURNED_AT,
-    SKIPPING,
-    Bindings,
-    Copies,
-    Edge,
-    Loop,
-    Range,
-    Record,
-    Unassigned,
-    Unrolled,
-    Value,
-)
+from dualbcast.frontend.values import Bindings, Copies, Edge, Key, Loop, Range, Record, Unassigned, Unrolled, Value
 from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Kind, Stmt, Var, While
 
 _Comprehension = ast.ListComp | ast.GeneratorExp
@@ -222,7 +207,7 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
             if not paths.statements(env, stmt.body):
                 return False
             paths.resume(env, flags, flags.skip)
-            for flag in (flags.broke, RETURNED):
+            for flag in (flags.broke, Key.RETURNED):
                 state = frame.bindings.get(flag, FALSE)
                 if state == TRUE:
                     return True
@@ -271,7 +256,7 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
     runs = over is not None and bool(over.known())
     edges = loop.breaks + loop.continues
     for edge in edges:
-        if edge.bindings.get(RETURNED) != TRUE:  # nothing reads the carried names after a return
+        if edge.bindings.get(Key.RETURNED) != TRUE:  # nothing reads the carried names after a return
             for name, carried in loop.carried.items():
                 paths.conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
     broke: Var | None = None
@@ -350,10 +335,10 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
     """The bindings after the loop if the edges in `leaving` lead there; with `missing` also the way past the loop."""
     start, ends = loop.start, [edge.bindings for edge in leaving]
     after = dict(start)
-    fresh = {name for bindings in ends for name in bindings} - loop.carried.keys() - {PARTLY}
+    fresh = {name for bindings in ends for name in bindings} - loop.carried.keys() - {Key.PARTLY}
     for name in sorted(fresh):
         lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no iteration"))
-        if not isinstance(lack, Unassigned) and name not in (RESULT, RETURNED, RETURNED_AT):
+        if not isinstance(lack, Unassigned) and name not in (Key.RESULT, Key.RETURNED, Key.RETURNED_AT):
             continue  # the loop does not assign it
         values, _ = paths.fill(env, name, [bindings.get(name, lack) for bindings in ends], ends)
         copies = [edge.copies for edge in leaving]
@@ -363,6 +348,6 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
             values.append(lack if missing else paths.zeros_like(model))
             copies.append(loop.before)
         after[name] = paths.unify(env, name, values, copies)
-    if leaving and not missing and all(bindings.get(SKIPPING) == TRUE for bindings in ends):
-        after[SKIPPING] = TRUE
+    if leaving and not missing and all(bindings.get(Key.SKIPPING) == TRUE for bindings in ends):
+        after[Key.SKIPPING] = TRUE
     return after

@@ -13,9 +13,9 @@ from typing import TypeVar
 from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
-from dualbcast.frontend.paths import branch, close_branch
-from dualbcast.frontend.values import CHOICE, Range, Record, Static, Unassigned, Value, describe, is_sequence, same
-from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op, Stmt
+from dualbcast.frontend.paths import branch, close_branch, lower_side
+from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, same
+from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
 # Operations so cheap and total that running them early costs less than a branch.
 _CHEAP = COMPARISONS | LOGIC | (ARITHMETIC - {"floordiv", "mod"}) | {"to_float", "select", *FUSED}
@@ -60,15 +60,16 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
         own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
         if own is not None:
             return own
-    if name == "add" and is_sequence(left) and is_sequence(right):
-        if left.family is not right.family:
+    sequences = [side for side in (left, right) if isinstance(side, Record) and side.is_sequence]
+    if name == "add" and len(sequences) == 2:
+        if sequences[0].family is not sequences[1].family:
             env.fail(node, f"{describe(left)} and {describe(right)} cannot be joined", "two tuples, or two lists")
-        return Record(left.family, (*left, *right))
-    if name == "mul":
-        for items, count in ((left, right), (right, left)):
-            if is_sequence(items) and isinstance(count, Const) and count.kind in ("int", "bool"):
-                check_length(env, len(items) * int(count.value), node)
-                return Record(items.family, tuple(items) * int(count.value))
+        return Record(sequences[0].family, (*sequences[0], *sequences[1]))
+    if name == "mul" and sequences:
+        (items, *_), count = sequences, right if sequences[0] is left else left
+        if isinstance(count, Const) and count.kind != "float":
+            check_length(env, len(items) * int(count.value), node)
+            return Record(items.family, tuple(items) * int(count.value))
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -171,22 +172,19 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
     test = truth(env, first, node)
     if isinstance(test, Const):
         return rest() if bool(test.value) == (name == "and") else first
-    frame, before = env.frame, env.frame.bindings
-    frame.bindings = dict(before)
-    block: list[Stmt] = []
-    with env.into(block):
-        other = rest()
-    after = frame.bindings
-    both_tests = isinstance(other, Atom) and other.kind == "bool" and test == first
-    assigns = any(name not in before or not same(before[name], value) for name, value in after.items())
+    before = env.frame.bindings
+    evaluated = lower_side(env, before, partial(_side, env, rest))
+    block, after, _ = evaluated
+    other = after[Key.CHOICE]
+    assigns = any(key != Key.CHOICE and not same(before.get(key), value) for key, value in after.items())
     is_cheap = all(
         isinstance(stmt, Assign) and isinstance(stmt.value, Op) and stmt.value.name in _CHEAP for stmt in block
     )
-    if both_tests and not assigns and is_cheap:
-        assert isinstance(other, Atom)
+    if isinstance(other, Atom) and other.kind == "bool" and test == first and not assigns and is_cheap:
+        env.frame.bindings = before
         env.block.extend(block)
         return logical(env, name, test, other, node=node)
-    ends = [(block, {**after, CHOICE: other}, True), ([], {**before, CHOICE: first}, True)]
+    ends = [evaluated, ([], {**before, Key.CHOICE: first}, True)]
     close_branch(env, test, node, ends if name == "and" else ends[::-1])
     return _chosen(env, node)
 
@@ -207,17 +205,17 @@ def choose(
     env: Environment, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST
 ) -> Value:
     """One of two values; only the chosen one is evaluated."""
-
-    def side(value: Callable[[], Value]) -> bool:
-        env.frame.bindings[CHOICE] = value()
-        return True
-
-    branch(env, test, node, partial(side, then), partial(side, orelse))
+    branch(env, test, node, partial(_side, env, then), partial(_side, env, orelse))
     return _chosen(env, node)
 
 
+def _side(env: Environment, value: Callable[[], Value]) -> bool:
+    env.frame.bindings[Key.CHOICE] = value()
+    return True
+
+
 def _chosen(env: Environment, node: ast.AST) -> Value:
-    value = env.frame.bindings.pop(CHOICE)
+    value = env.frame.bindings.pop(Key.CHOICE)
     if isinstance(value, Unassigned):
         instead = "two numbers, or tuples of one length; of functions, a choice of their results"
         env.fail(node, value.reason, instead)

@@ -12,16 +12,11 @@ from functools import partial, reduce
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
 from dualbcast.frontend.values import (
-    CHOICE,
-    PARTLY,
-    RESULT,
-    RETURNED,
-    RETURNED_AT,
-    SKIPPING,
     Bindings,
     Closure,
     Copies,
     Edge,
+    Key,
     Loop,
     Record,
     Static,
@@ -52,7 +47,7 @@ def statements(env: Environment, body: list[ast.stmt]) -> bool:
         pending = [flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE]
         if pending:
             state = frame.bindings[pending[0]]
-            if frame.bindings.get(SKIPPING) == TRUE:
+            if frame.bindings.get(Key.SKIPPING) == TRUE:
                 return True  # no path reaches this statement, whichever flag each has set
             assert isinstance(state, Var), state
             return unless(env, pending[0], state, stmt, partial(statements, env, body[position:]))
@@ -99,15 +94,15 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
     partly = frozenset().union(*map(_partly_assigned, paths))
     merged: Bindings = {}
     for name in dict.fromkeys(name for bindings in paths for name in bindings):
-        if name == SKIPPING:
-            merged[name] = TRUE if all(bindings.get(SKIPPING) == TRUE for bindings in paths) else FALSE
-        elif name != PARTLY:
+        if name == Key.SKIPPING:
+            merged[name] = TRUE if all(bindings.get(Key.SKIPPING) == TRUE for bindings in paths) else FALSE
+        elif name != Key.PARTLY:
             missing = Unassigned(f"{name} is not assigned on every path that leads here")
             values, flags = fill(env, name, [bindings.get(name, missing) for bindings in paths], paths)
             partly |= {(flag, name) for flag in flags}
             merged[name] = unify(env, name, values, copies)
     if partly:
-        merged[PARTLY] = Static(partly)
+        merged[Key.PARTLY] = Static(partly)
     for (block, bindings), path_copies in zip(edges, copies, strict=True):
         copy_parallel(env, block, path_copies, end_of(bindings))
     return merged
@@ -124,18 +119,18 @@ def jump(env: Environment, edges: list[Edge], node: ast.AST) -> bool:
 
 def leave_if_returned(env: Environment, node: ast.AST) -> bool:
     """Leave the loop of the kernel around this statement if a loop inside it has returned; False if the path ends."""
-    loop, flag = innermost_loop(env), env.frame.bindings.get(RETURNED, FALSE)
+    loop, flag = innermost_loop(env), env.frame.bindings.get(Key.RETURNED, FALSE)
     if loop is None or flag == FALSE:
         return True
     if not isinstance(flag, Var):
         return jump(env, loop.breaks, node)
 
     def leave() -> bool:
-        env.frame.bindings[RETURNED] = TRUE
+        env.frame.bindings[Key.RETURNED] = TRUE
         return jump(env, loop.breaks, node)
 
     falls = branch(env, flag, node, leave, lambda: True)
-    env.frame.bindings[RETURNED] = env.frame.bindings[SKIPPING] = FALSE
+    env.frame.bindings[Key.RETURNED] = env.frame.bindings[Key.SKIPPING] = FALSE
     return falls
 
 
@@ -144,7 +139,7 @@ def unless(env: Environment, flag: str, state: Var, node: ast.AST, follow: Calla
 
     def decide(value: Const, side: Callable[[], bool]) -> bool:
         _settle_partly(env, flag, is_set=value == TRUE)
-        env.frame.bindings[flag] = env.frame.bindings[SKIPPING] = value
+        env.frame.bindings[flag] = env.frame.bindings[Key.SKIPPING] = value
         return side()
 
     return branch(env, state, node, partial(decide, TRUE, lambda: True), partial(decide, FALSE, follow))
@@ -159,7 +154,7 @@ def resume(env: Environment, loop: Unrolled, flag: str) -> None:
     _settle_partly(env, flag, is_set=state == TRUE)
     bindings[flag] = FALSE
     if state != FALSE:
-        bindings[SKIPPING] = TRUE if any(bindings.get(other) == TRUE for other in env.frame.flags) else FALSE
+        bindings[Key.SKIPPING] = TRUE if any(bindings.get(other) == TRUE for other in env.frame.flags) else FALSE
 
 
 def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
@@ -168,19 +163,19 @@ def _settle_partly(env: Environment, flag: str, *, is_set: bool) -> None:
     partly = _partly_assigned(bindings)
     for name in sorted({name for other, name in partly if other == flag and not is_set}):
         bindings[name] = Unassigned(f"{name} is not assigned on every path that leads here")
-    bindings[PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
+    bindings[Key.PARTLY] = Static(frozenset(entry for entry in partly if entry[0] != flag))
 
 
 def _partly_assigned(bindings: Bindings) -> frozenset[tuple[str, str]]:
-    """The flags and names of `PARTLY` on a path."""
-    partly = bindings.get(PARTLY)
+    """The flags and names of `Key.PARTLY` on a path."""
+    partly = bindings.get(Key.PARTLY)
     return partly.object if isinstance(partly, Static) else frozenset()
 
 
 def end_of(bindings: Bindings) -> Location:
     """The line of a path's return, to which the assignments at its end belong; `NOWHERE` if it has not returned."""
-    at = bindings.get(RETURNED_AT)
-    return at.object if isinstance(at, Static) and bindings.get(RETURNED) == TRUE else NOWHERE
+    at = bindings.get(Key.RETURNED_AT)
+    return at.object if isinstance(at, Static) and bindings.get(Key.RETURNED) == TRUE else NOWHERE
 
 
 def innermost_loop(env: Environment) -> Loop | None:
@@ -196,14 +191,14 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
 
     If only paths that skip assign the name, the second result has their flags.
     """
-    skipping = [bindings.get(SKIPPING) == TRUE for bindings in paths]
+    skipping = [bindings.get(Key.SKIPPING) == TRUE for bindings in paths]
     live = [value for value, skips in zip(values, skipping, strict=True) if not skips]
     if name.startswith("<") or not any(skipping):
         return values, set()
     # The flags that make a path skip the rest of loops that are written out; none if it has returned.
     flags = [
         {flag for flag in env.frame.flags[1:] if skips and bindings.get(flag, FALSE) != FALSE}
-        if bindings.get(RETURNED) != TRUE
+        if bindings.get(Key.RETURNED) != TRUE
         else set()
         for bindings, skips in zip(paths, skipping, strict=True)
     ]
@@ -245,7 +240,7 @@ def unify(
         return first
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
-    if conflict is None and unassigned and name == RESULT:
+    if conflict is None and unassigned and name == Key.RESULT:
         # The result is read only on paths that have returned; on others any number will do.
         model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
         return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
@@ -261,7 +256,7 @@ def unify(
         return target
     columns = [value for value in values if isinstance(value, Record)]
     if len(columns) == len(values) and are_alike(columns):
-        own = shown or {RESULT: "the returned value", CHOICE: "this choice"}.get(name, name)
+        own = shown or {Key.RESULT: "the returned value", Key.CHOICE: "this choice"}.get(name, name)
         merged = [
             unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position), raised)
             for position, items in enumerate(zip(*columns, strict=True))
@@ -269,13 +264,13 @@ def unify(
         return columns[0].like(merged)
     if raised is not None:
         return first
-    return _conflict(name, values, shown or ("the returned value" if name == RESULT else name))
+    return _conflict(name, values, shown or ("the returned value" if name == Key.RESULT else name))
 
 
 def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
     """The value of a name whose values cannot merge; to read it is an error."""
     kinds = " and ".join(dict.fromkeys(describe(value) for value in values))
-    if name == CHOICE:
+    if name == Key.CHOICE:
         return Unassigned(f"the two sides of this expression are not of one kind: {kinds}", True)
     if all(isinstance(value, Static | Closure) for value in values):
         return Unassigned(f"{shown} is {kinds}, depending on the data, as only numbers may", True)
@@ -362,4 +357,4 @@ def copy_parallel(env: Environment, block: list[Stmt], copies: Copies, location:
 
 def _base(name: str) -> str:
     """The base of the name of a variable that merges the values of a name."""
-    return TEMPORARY if name in (RESULT, CHOICE) else "done" if name.startswith("<") else name
+    return TEMPORARY if name in (Key.RESULT, Key.CHOICE) else "done" if name.startswith("<") else name

@@ -9,6 +9,7 @@ import linecache
 import os
 import threading
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,12 +76,11 @@ def _locate(function: FunctionType) -> FunctionNode:
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
-    node = None
-    for text, parse in ((_statement(lines, code.co_firstlineno), _parsed), ("".join(lines), _parse)):
-        tree = parse(text) if text else None
-        node = None if tree is None else _find(tree, code)
-        if tree is not None and node is not None and _is_current(text, tree, code):
-            return node
+    text = "".join(lines)
+    tree, functions = _parse(text)
+    node = _find(functions[code.co_firstlineno, code.co_name], code)
+    if node is not None and _is_current(text, tree, code):
+        return node
     where = _first_line_of(code)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
@@ -115,39 +115,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_after_fork)
 
 
-def _statement(lines: Sequence[str], line: int) -> str:
-    """The top-level statement around a line, as it seems from the lines, after blank lines in place of those before it.
-
-    The statement is the right one if the function is in it. See
-    docs/decisions/012-one-statement-is-parsed.md.
-    """
-
-    def begins(at: int) -> bool:
-        # Decorators belong to the statement after them.
-        return lines[at][:1] not in _INSIDE and (at == 0 or lines[at - 1][:1] != "@")
-
-    if not 0 < line <= len(lines):
-        return ""
-    first = next((at for at in range(line - 1, -1, -1) if begins(at)), 0)
-    end = next((at for at in range(line, len(lines)) if begins(at)), len(lines))
-    return "\n" * first + "".join(lines[first:end])
-
-
-# The first characters of lines that do not begin a top-level statement.
-_INSIDE = frozenset(" \t\n\r\f#)]}")
-
-
 @lru_cache(maxsize=64)
-def _parse(text: str) -> ast.Module | None:
-    return _parsed(text)
-
-
-def _parsed(text: str) -> ast.Module | None:
+def _parse(text: str) -> tuple[ast.Module, defaultdict[tuple[int, str], list[FunctionNode]]]:
+    """The syntax tree of a file, and its functions by first line and name; of an empty one if it is no Python now."""
     try:
         with _parsing, warnings.catch_warnings(action="ignore"):
-            return ast.parse(text)
+            tree = ast.parse(text)
     except SyntaxError:  # the file was edited since; or a REPL that keeps other text under this name
-        return None
+        tree = ast.Module([], [])
+    functions: defaultdict[tuple[int, str], list[FunctionNode]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, FunctionNode):
+            functions[_first_line(node), getattr(node, "name", "<lambda>")].append(node)
+    return tree, functions
 
 
 def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
@@ -188,15 +168,7 @@ def _first_line(node: Any) -> int:
     return first
 
 
-def _find(tree: ast.Module, code: CodeType) -> FunctionNode | None:
-    is_lambda = code.co_name == "<lambda>"
-    candidates: list[FunctionNode] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and not is_lambda and node.name == code.co_name:
-            if _first_line(node) == code.co_firstlineno:
-                candidates.append(node)
-        elif isinstance(node, ast.Lambda) and is_lambda and node.lineno == code.co_firstlineno:
-            candidates.append(node)
+def _find(candidates: list[FunctionNode], code: CodeType) -> FunctionNode | None:
     if len(candidates) > 1:  # several lambdas on one line: the code object has the columns of its body
         positions = set(code.co_positions())
         bodies = [cast(ast.Lambda, node).body for node in candidates]

@@ -9,23 +9,11 @@ from typing import NoReturn
 
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
-from dualbcast.frontend.expressions import assign, fit_items, items_of, make_closure
+from dualbcast.frontend.expressions import assign, fit_items, items_of
+from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.operators import condition, in_order, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
-from dualbcast.frontend.values import (
-    RESULT,
-    RETURNED,
-    RETURNED_AT,
-    SKIPPING,
-    Bindings,
-    Record,
-    Static,
-    Unrolled,
-    Value,
-    describe,
-    is_instance,
-    is_sequence,
-)
+from dualbcast.frontend.values import Bindings, Key, Record, Static, Unrolled, Value, describe, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # Classes whose pattern takes the object itself: `case float(x)`.
@@ -80,10 +68,10 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
         env.fail(stmt, "a return without a value", "the value: `return x`")
     frame = env.frame
-    frame.bindings[RESULT] = expression(env, stmt.value)
+    frame.bindings[Key.RESULT] = expression(env, stmt.value)
     frame.returned_at = stmt
-    frame.bindings[RETURNED_AT] = Static(env.locate(stmt))
-    frame.bindings[RETURNED] = frame.bindings[SKIPPING] = TRUE
+    frame.bindings[Key.RETURNED_AT] = Static(env.locate(stmt))
+    frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = TRUE
     loop = innermost_loop(env)
     return None if loop is None else jump(env, loop.breaks, stmt)
 
@@ -94,7 +82,7 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
     loop = frame.loops[-1]  # Python's own parser refuses jumps outside loops
     if isinstance(loop, Unrolled):
         frame.bindings[loop.broke if isinstance(stmt, ast.Break) else loop.skip] = TRUE
-        frame.bindings[SKIPPING] = TRUE
+        frame.bindings[Key.SKIPPING] = TRUE
         return None
     return jump(env, loop.breaks if isinstance(stmt, ast.Break) else loop.continues, stmt)
 
@@ -113,10 +101,9 @@ def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> NoReturn:
 
 @lowers(ast.Assert)
 def _assert(env: Environment, stmt: ast.Assert, _: Rest) -> None:
-    restore, is_outermost = env.snapshot(), env.block is env.root
+    is_outermost = env.block is env.root
     test = condition(env, stmt.test)
     if test == TRUE:
-        restore()
         return
     if test == FALSE and is_outermost:
         env.fail(stmt, f"this assertion fails{_words(env, [stmt.msg] if stmt.msg else [])}")
@@ -168,7 +155,7 @@ def _split(env: Environment, test: Atom, sides: Sides, rest: Rest, node: ast.AST
     # Not a comprehension: before Python 3.12 that is one more frame for each `elif` of a chain.
     then, orelse = sides
     ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
-    alive = [falls and bindings.get(SKIPPING) != TRUE for _, bindings, falls in ends]
+    alive = [falls and bindings.get(Key.SKIPPING) != TRUE for _, bindings, falls in ends]
     is_consumed = bool(rest) and alive[0] != alive[1]
     if is_consumed:
         at = alive.index(True)
@@ -257,7 +244,7 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             return _alternatives(env, pattern, value, bound)
         case ast.MatchSequence(parts):
             starred = [isinstance(part, ast.MatchStar) for part in parts]
-            fitted = fit_items(tuple(value), starred) if is_sequence(value) else None
+            fitted = fit_items(tuple(value), starred) if isinstance(value, Record) and value.is_sequence else None
             return FALSE if fitted is None else _all_match(env, pattern, zip(parts, fitted, strict=True), bound)
         case ast.MatchClass():
             return _of_class(env, pattern, value, bound)

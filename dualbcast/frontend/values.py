@@ -9,17 +9,25 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
 from dualbcast.ir.nodes import Atom, Const, Expr, Stmt, Var
 
-# Keys of bindings that are not the user's names.
-RETURNED, RESULT, RETURNED_AT, CHOICE = "<returned>", "<result>", "<returned at>", "<choice>"
-SKIPPING = "<skipping>"
-# The key of the names that are assigned only where a flag is set, as pairs of the flag and the name.
-PARTLY = "<partly>"
+
+class Key:
+    """The keys of bindings that are not the user's names."""
+
+    RETURNED, RESULT, RETURNED_AT, CHOICE, SKIPPING = (
+        "<returned>",
+        "<result>",
+        "<returned at>",
+        "<choice>",
+        "<skipping>",
+    )
+    # The names that are assigned only where a flag is set, as pairs of the flag and the name.
+    PARTLY = "<partly>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,11 @@ class Record(tuple[Any, ...]):
     def family(self) -> type:
         """The type of its slices and sums, and that another must have to equal it."""
         return tuple if issubclass(self.python_type, tuple) else self.python_type
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it can be indexed, unpacked and looped over: a tuple or a list, and no iterator or dataclass."""
+        return self.family in (tuple, list)
 
     @property
     def is_iterator(self) -> bool:
@@ -213,7 +226,7 @@ class Frame:
     def flags(self) -> list[str]:
         """The flags that skip statements: that of a return, and those of the loops that are written out."""
         loops = [loop for loop in self.loops if isinstance(loop, Unrolled)]
-        return [RETURNED, *(flag for loop in loops for flag in (loop.skip, loop.broke))]
+        return [Key.RETURNED, *(flag for loop in loops for flag in (loop.skip, loop.broke))]
 
     def scope(self, node: FunctionNode, local: Iterable[str], bindings: Bindings) -> Frame:
         """A scope inside this one: a comprehension's, or the loop's that stands for it."""
@@ -252,11 +265,6 @@ def describe(value: Value) -> str:
 def is_function(value: Value) -> bool:
     """Whether a value can be called."""
     return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
-
-
-def is_sequence(value: Value) -> TypeGuard[Record]:
-    """Whether a value can be indexed, unpacked and looped over: a tuple or a list, and no iterator or dataclass."""
-    return isinstance(value, Record) and value.family in (tuple, list)
 
 
 def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:

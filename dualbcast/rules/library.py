@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from dualbcast import arithmetic, special
 from dualbcast.rules import curvatures
-from dualbcast.rules.registration import alias, rule
-from dualbcast.rules.table import CUSTOMS, REAL, Custom
+from dualbcast.rules.registration import alias, customise, rule
+from dualbcast.rules.table import REAL, Custom
 
 # The rules for powers that roots compute faster, by exponent.
 ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
@@ -37,10 +36,8 @@ def _inverse_power(count: int) -> Custom:
     def power(x: float) -> float:
         return x**-count
 
-    assert isinstance(power, FunctionType)
-    custom = Custom(f"inverse_power_{count}", power, lambda x, y: ((-count * y) * (1.0 / x),), ((0.1, 10.0),))
-    CUSTOMS[custom.name] = custom
-    return custom
+    power.__name__ = f"inverse_power_{count}"
+    return customise(power, lambda x, y: ((-count * y) * (1.0 / x),), ((0.1, 10.0),), "partials")
 
 
 # By the exponent without its sign.

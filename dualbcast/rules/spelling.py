@@ -20,14 +20,7 @@ def leads_to(outer: Any, function: Any, depth: int = _DEEPEST) -> bool:
 
 
 def home(value: Any) -> str:
-    """The dotted name under which a library shows a function or another object; empty where none does.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> home(np.linalg.norm), home(np.hypot), home(lambda x: x)
-    ('numpy.linalg.norm', 'numpy.hypot', '')
-    """
+    """The dotted name under which a library shows a function or another object; empty where none does."""
     name = getattr(value, "__name__", None)
     origin = getattr(value, "__module__", None) or type(value).__module__
     if not isinstance(name, str):
