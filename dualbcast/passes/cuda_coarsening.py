@@ -19,6 +19,7 @@ from dualbcast.ir.traversal import (
     expressions,
     has_loops,
     hold,
+    map_blocks,
     map_expr,
     map_exprs,
     statements,
@@ -79,8 +80,8 @@ def gather_loads(function: Function, names: Names) -> Function:
         for stmt in block:
             if is_load(stmt):
                 loads.append(stmt)
-            else:
-                stmt = _lift(stmt, variable)
+            elif isinstance(stmt, Assign | If):
+                stmt = map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda side: side)
             lifted.append((stmt, len(loads)))
         outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
         new: list[Stmt] = []
@@ -107,17 +108,8 @@ def _elements(function: Function) -> set[str]:
     return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), Load)}
 
 
-def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:
-    """The statement with other expressions for the loads that it always makes itself, in their order."""
-    match stmt:
-        case Assign():
-            return replace(stmt, value=_lifted(stmt.value, change))
-        case If():
-            return replace(stmt, test=_lifted(stmt.test, change))
-    return stmt
-
-
 def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
+    """The expression with others for the loads that it always makes itself, in their order."""
     match expr:
         case Load():
             return change(expr)
@@ -248,7 +240,7 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
             if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
                 new += [lane_of(stmt, lane) for lane in range(lanes)]
             else:
-                new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
+                new.append(map_blocks(stmt, all_lanes))
         return tuple(new)
 
     body, outputs = list(all_lanes(function.body)), list[Output]()
