@@ -131,28 +131,18 @@ _SUFFIXES = "abcd"
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def may_coarsen(function: Function, layout: Layout) -> bool:
-    """Whether a thread may compute several neighbouring elements.
+def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
+    """How many neighbouring elements a thread should compute, where the function has gathered loads: a power of two.
 
-    It may not where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
-    are loops.
+    It is 1 where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
+    are loops. Nor do more pay where loads lie in a varying branch: they would be no wide accesses.
     """
     count = len(function.params)
     ends = [layout.classes[which][-1] for which in layout.which]
-    if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
-        return False
-    return not has_loops(function.body)
-
-
-def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
-    """How many neighbouring elements a thread should compute: a power of two, 1 where more do not pay.
-
-    They do not pay where loads lie in a varying branch: they would be no wide accesses. The function is one that may be
-    coarsened, with gathered loads.
-    """
+    if layout.summed(count) or "s" in ends or "1" not in ends[count:] or has_loops(function.body):
+        return 1
     if _loads_apart(function, uniform_inputs(function, layout)):
         return 1
-    ends = [layout.classes[which][-1] for which in layout.which]
     lanes = WIDEST_ACCESS // _BYTES[dtype]
     registers = ends.count("1") * _BYTES[dtype] // 4
     while lanes > 1 and lanes * registers > MOST_REGISTERS:

@@ -94,21 +94,22 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         element = _element(source, cc, fast)
 
         def link(shell: str) -> tuple[bytes, str]:
-            parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
+            core = _compiler("cuda.core")
+            options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
+            code = bytes(core.Program(shell, "c++", options).compile("ltoir").code)
+            parts = [(code, source.entry), (element, source.element)]
             return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
 
-        image, log = link(source.shell)
-        return (image, log) if ptx else _settled(image, log, cc, source.shell, link)
+        return link(source.shell) if ptx else _settled(link, source.shell, cc)
 
 
-def _settled(
-    image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
-) -> tuple[bytes, str]:
+def _settled(link: Callable[[str], tuple[bytes, str]], shell: str, cc: tuple[int, int]) -> tuple[bytes, str]:
     """The kernel with as many registers as it needs where it spills; else with fewer, where that lets more blocks run
     at a time and costs next to nothing.
 
     The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
     """
+    image, log = link(shell)
     first = resources(log)
     blocks = 1 if first["stack"] else roomier(cc, first["registers"])
     if blocks is None:
@@ -166,13 +167,6 @@ def _architecture(cc: tuple[int, int]) -> str:
             "Choose one of these, or install the CUDA packages of another version."
         )
     return f"sm_{major}{minor}"
-
-
-def _compile_shell(code: str, architecture: str) -> bytes:
-    """The C++ text as LTO-IR."""
-    core = _compiler("cuda.core")
-    options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
-    return bytes(core.Program(code, "c++", options).compile("ltoir").code)
 
 
 def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:

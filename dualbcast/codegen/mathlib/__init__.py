@@ -16,7 +16,6 @@ numbers in their place, and the values are selected afterwards. Those of all oth
 from __future__ import annotations
 
 import math
-from collections.abc import Set
 from functools import cache, partial
 
 import llvmlite.binding as llvm
@@ -209,7 +208,7 @@ def names(vector: bool) -> dict[str, Emit]:
         in_vectors = vector and name in target.VECTORISED
         call = partial(vector_library if in_vectors else library, name)
         functions[name] = partial(AROUND[name], call) if vector and name in AROUND else call
-    functions |= {name: FUNCTIONS[name] for name in inlined()}
+    functions |= FUNCTIONS if has_fma() else {}
     return functions | {
         "divided": divided,
         # A product and a sum, rounded once where the processor does that.
@@ -218,11 +217,6 @@ def names(vector: bool) -> dict[str, Emit]:
         "submul": lambda a, b, c: intrinsic("fmuladd", -a, b, c),
         "nextafter": _nextafter,
     }
-
-
-def inlined() -> Set[str]:
-    """The functions that are not calls of the C library."""
-    return FUNCTIONS.keys() if has_fma() else frozenset()
 
 
 def divided(a: Value, b: Value, reciprocal: Value) -> Value:
