@@ -287,27 +287,23 @@ def _wide_accesses(lanes: int) -> tuple[Any, Any]:
         return address, min(16, lanes * context.get_abi_sizeof(element))
 
     def load(_typing: Any, pointer: Any, k: Any) -> Any:
-        kind = pointer.dtype
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-            address, alignment = place(context, builder, kind, *arguments)
-            vector = builder.load(address, align=alignment)
-            values = [builder.extract_element(vector, ir.IntType(32)(lane)) for lane in range(lanes)]
+            address, alignment = place(context, builder, pointer.dtype, *arguments)
+            vector = Value(builder, builder.load(address, align=alignment))
+            values = [vector.lane(lane).value for lane in range(lanes)]
             return context.make_tuple(builder, signature.return_type, values)
 
-        return types.UniTuple(kind, lanes)(pointer, k), generate
+        return types.UniTuple(pointer.dtype, lanes)(pointer, k), generate
 
     def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
-        kind = pointer.dtype
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-            at, index, packed = arguments
-            address, alignment = place(context, builder, kind, at, index)
-            vector = ir.Constant(ir.VectorType(context.get_data_type(kind), lanes), ir.Undefined)
+            *start, packed = arguments
+            address, alignment = place(context, builder, pointer.dtype, *start)
+            vector = Value(builder, ir.Constant(address.type.pointee, ir.Undefined))
             for lane, given in enumerate(signature.args[2]):
-                value = context.cast(builder, builder.extract_value(packed, lane), given, kind)
-                vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
-            builder.store(vector, address, align=alignment)
+                value = context.cast(builder, builder.extract_value(packed, lane), given, pointer.dtype)
+                vector = vector.with_lane(lane, Value(builder, value))
+            builder.store(vector.value, address, align=alignment)
             return context.get_dummy_value()
 
         return types.void(pointer, k, types.StarArgTuple(values)), generate
