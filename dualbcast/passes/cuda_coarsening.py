@@ -19,6 +19,7 @@ from dualbcast.ir.traversal import (
     expressions,
     has_loops,
     hold,
+    map_blocks,
     map_expr,
     map_exprs,
     statements,
@@ -79,8 +80,8 @@ def gather_loads(function: Function, names: Names) -> Function:
         for stmt in block:
             if is_load(stmt):
                 loads.append(stmt)
-            else:
-                stmt = _lift(stmt, variable)
+            elif isinstance(stmt, Assign | If):
+                stmt = map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda side: side)
             lifted.append((stmt, len(loads)))
         outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
         new: list[Stmt] = []
@@ -107,17 +108,8 @@ def _elements(function: Function) -> set[str]:
     return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), Load)}
 
 
-def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:
-    """The statement with other expressions for the loads that it always makes itself, in their order."""
-    match stmt:
-        case Assign():
-            return replace(stmt, value=_lifted(stmt.value, change))
-        case If():
-            return replace(stmt, test=_lifted(stmt.test, change))
-    return stmt
-
-
 def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
+    """The expression with others for the loads that it always makes itself, in their order."""
     match expr:
         case Load():
             return change(expr)
@@ -139,28 +131,18 @@ _SUFFIXES = "abcd"
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def may_coarsen(function: Function, layout: Layout) -> bool:
-    """Whether a thread may compute several neighbouring elements.
+def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
+    """How many neighbouring elements a thread should compute, where the function has gathered loads: a power of two.
 
-    It may not where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
-    are loops.
+    It is 1 where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
+    are loops. Nor do more pay where loads lie in a varying branch: they would be no wide accesses.
     """
     count = len(function.params)
     ends = [layout.classes[which][-1] for which in layout.which]
-    if layout.summed(count) or "s" in ends or "1" not in ends[count:]:
-        return False
-    return not has_loops(function.body)
-
-
-def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
-    """How many neighbouring elements a thread should compute: a power of two, 1 where more do not pay.
-
-    They do not pay where loads lie in a varying branch: they would be no wide accesses. The function is one that may be
-    coarsened, with gathered loads.
-    """
+    if layout.summed(count) or "s" in ends or "1" not in ends[count:] or has_loops(function.body):
+        return 1
     if _loads_apart(function, uniform_inputs(function, layout)):
         return 1
-    ends = [layout.classes[which][-1] for which in layout.which]
     lanes = WIDEST_ACCESS // _BYTES[dtype]
     registers = ends.count("1") * _BYTES[dtype] // 4
     while lanes > 1 and lanes * registers > MOST_REGISTERS:
@@ -248,7 +230,7 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
             if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
                 new += [lane_of(stmt, lane) for lane in range(lanes)]
             else:
-                new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
+                new.append(map_blocks(stmt, all_lanes))
         return tuple(new)
 
     body, outputs = list(all_lanes(function.body)), list[Output]()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, If, Op, Stmt, Var
 from dualbcast.ir.simplification import simplify
-from dualbcast.ir.traversal import assigned, assignments, free_names, map_exprs, map_function
+from dualbcast.ir.traversal import assigned, assignments, free_names, hold, map_blocks, map_function
 
 # A division by the hardware's reciprocal, which is 0 where the divisor is above 2**126.
 QUOTIENT = "quotient"
@@ -66,36 +66,31 @@ def _with_tanh_partials(function: Function) -> Function:
     values = _definitions(function)
     names = free_names(function)
 
+    tanhs = {name for name, value in values.items() if isinstance(value, Op) and value.name == "tanh"}
+
     def saturating(value: Expr) -> str | None:
         """The name of t where a value is 1 - t * t."""
         match value:
             case Op(name="sub", args=(Const() as one, Var(name=square))) if one == ONE:
                 match values.get(square):
-                    case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
-                        match values.get(t):
-                            case Op(name="tanh"):
-                                return t
+                    case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other and t in tanhs:
+                        return t
         return None
 
     wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
     # The value of x where t is computed: the variable may have changed where the derivative is computed.
     arguments = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
 
-    def partial_at(x: Var, stmt: Assign) -> Iterator[Stmt]:
-        """The statements that assign the derivative of tanh at x, in place of `stmt`."""
+    def partial_at(x: Var, stmt: Assign, block: list[Stmt]) -> None:
+        """Append the statements that assign the derivative of tanh at x, in place of `stmt`."""
 
-        def step(name: str, *args: Expr) -> Assign:
-            target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
-            return Assign(target, Op(name, args, "float", stmt.location), stmt.location)
+        def step(name: str, *args: Expr) -> Expr:
+            return hold(Op(name, args, "float", stmt.location), names, block, stmt.location, f"{TEMPORARY}slope")
 
-        size = step("fabs", x)
-        twice = step("mul", Const(-2.0, "float"), size.target)
-        decay = step("exp", twice.target)
-        above = step("add", ONE, decay.target)
-        square = step("mul", above.target, above.target)
-        ratio = step("div", decay.target, square.target)
-        yield from (size, twice, decay, above, square, ratio)
-        yield replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio.target), "float", stmt.location))
+        decay = step("exp", step("mul", Const(-2.0, "float"), step("fabs", x)))
+        above = step("add", ONE, decay)
+        ratio = step("div", decay, step("mul", above, above))
+        block.append(replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio), "float", stmt.location)))
 
     def visit(block: Block) -> Block:
         new: list[Stmt] = []
@@ -104,9 +99,9 @@ def _with_tanh_partials(function: Function) -> Function:
                 case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
                     new += [Assign(arguments[stmt.target.name], x, stmt.location), stmt]
                 case Assign() if (t := saturating(stmt.value)) is not None:
-                    new += partial_at(arguments[t], stmt)
+                    partial_at(arguments[t], stmt, new)
                 case _:
-                    new.append(map_exprs(stmt, lambda expr: expr, visit))
+                    new.append(map_blocks(stmt, visit))
         return tuple(new)
 
     return simplify(replace(function, body=visit(function.body))) if wanted else function
@@ -211,7 +206,7 @@ def select_signs(function: Function) -> Function:
                             break
                     new.append(stmt)
                 case _:
-                    new.append(map_exprs(stmt, lambda expr: expr, lambda inner: visit(inner, signs)))
+                    new.append(map_blocks(stmt, lambda inner: visit(inner, signs)))
             # The test must have the same value wherever it can be read.
             if isinstance(stmt, If) and isinstance(stmt.test, Var) and writes[stmt.test.name] <= 1:
                 then, orelse = _constants(stmt.then), _constants(stmt.orelse)

@@ -215,8 +215,6 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     """How many neighbouring elements of a product a CUDA thread should compute."""
     from dualbcast.passes import cuda_coarsening
 
-    if not cuda_coarsening.may_coarsen(function, layout):
-        return 1
     element = run([drop_custom_derivatives, *gathered(Names())], function)
     return cuda_coarsening.elements_a_thread(element, layout, dtype)
 

@@ -41,7 +41,7 @@ def store(lanes: int) -> Callable[..., None]:
 WIDE = {f"load_{n}": load(n) for n in (2, 4)} | {f"store_{n}": store(n) for n in (2, 4)}
 
 
-# 16-bit storage is 16-bit patterns, as it is in the C++ around the text.
+# 16-bit storage is 16-bit patterns, as it is for Numba-CUDA.
 def from_half(bits: Any) -> Any:
     return np.float32(np.uint16(bits).view(np.float16))
 

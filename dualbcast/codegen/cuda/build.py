@@ -94,21 +94,22 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         element = _element(source, cc, fast)
 
         def link(shell: str) -> tuple[bytes, str]:
-            parts = [(_compile_shell(shell, architecture), source.entry), (element, source.element)]
+            core = _compiler("cuda.core")
+            options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
+            code = bytes(core.Program(shell, "c++", options).compile("ltoir").code)
+            parts = [(code, source.entry), (element, source.element)]
             return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
 
-        image, log = link(source.shell)
-        return (image, log) if ptx else _settled(image, log, cc, source.shell, link)
+        return link(source.shell) if ptx else _settled(link, source.shell, cc)
 
 
-def _settled(
-    image: bytes, log: str, cc: tuple[int, int], shell: str, link: Callable[[str], tuple[bytes, str]]
-) -> tuple[bytes, str]:
+def _settled(link: Callable[[str], tuple[bytes, str]], shell: str, cc: tuple[int, int]) -> tuple[bytes, str]:
     """The kernel with as many registers as it needs where it spills; else with fewer, where that lets more blocks run
     at a time and costs next to nothing.
 
     The assembler decides for itself how many blocks are worth a spill or an instruction, if it is not told.
     """
+    image, log = link(shell)
     first = resources(log)
     blocks = 1 if first["stack"] else roomier(cc, first["registers"])
     if blocks is None:
@@ -166,13 +167,6 @@ def _architecture(cc: tuple[int, int]) -> str:
             "Choose one of these, or install the CUDA packages of another version."
         )
     return f"sm_{major}{minor}"
-
-
-def _compile_shell(code: str, architecture: str) -> bytes:
-    """The C++ text as LTO-IR."""
-    core = _compiler("cuda.core")
-    options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
-    return bytes(core.Program(code, "c++", options).compile("ltoir").code)
 
 
 def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
@@ -293,27 +287,23 @@ def _wide_accesses(lanes: int) -> tuple[Any, Any]:
         return address, min(16, lanes * context.get_abi_sizeof(element))
 
     def load(_typing: Any, pointer: Any, k: Any) -> Any:
-        kind = pointer.dtype
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-            address, alignment = place(context, builder, kind, *arguments)
-            vector = builder.load(address, align=alignment)
-            values = [builder.extract_element(vector, ir.IntType(32)(lane)) for lane in range(lanes)]
+            address, alignment = place(context, builder, pointer.dtype, *arguments)
+            vector = Value(builder, builder.load(address, align=alignment))
+            values = [vector.lane(lane).value for lane in range(lanes)]
             return context.make_tuple(builder, signature.return_type, values)
 
-        return types.UniTuple(kind, lanes)(pointer, k), generate
+        return types.UniTuple(pointer.dtype, lanes)(pointer, k), generate
 
     def store(_typing: Any, pointer: Any, k: Any, *values: Any) -> Any:
-        kind = pointer.dtype
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-            at, index, packed = arguments
-            address, alignment = place(context, builder, kind, at, index)
-            vector = ir.Constant(ir.VectorType(context.get_data_type(kind), lanes), ir.Undefined)
+            *start, packed = arguments
+            address, alignment = place(context, builder, pointer.dtype, *start)
+            vector = Value(builder, ir.Constant(address.type.pointee, ir.Undefined))
             for lane, given in enumerate(signature.args[2]):
-                value = context.cast(builder, builder.extract_value(packed, lane), given, kind)
-                vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
-            builder.store(vector, address, align=alignment)
+                value = context.cast(builder, builder.extract_value(packed, lane), given, pointer.dtype)
+                vector = vector.with_lane(lane, Value(builder, value))
+            builder.store(vector.value, address, align=alignment)
             return context.get_dummy_value()
 
         return types.void(pointer, k, types.StarArgTuple(values)), generate

@@ -8,7 +8,7 @@ fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dualbcast.kernel_spec import Layout
 
@@ -92,22 +92,6 @@ def cuda_shell(
     Where outputs are summed, `span` follows the sizes: the length of the outermost dimension that a block goes through.
     The terms have the compute dtype. The pointer of a sum is to partial sums in float64, each of which is written once;
     `runtime.cuda.grid` says how many there are. A ValueError refuses a name that is no C identifier.
-
-    Examples
-    --------
-    >>> layout = Layout(rank=2, classes=("s1", "10"), which=(0, 1, 0))
-    >>> print(cuda_shell(layout, "scale_rows", ("float32", "float32"), ("float32",)))  # doctest: +ELLIPSIS
-    extern "C" __device__ void scale_rows_element(int k0, int k1, const float* in0, const float* in1, float* out0);
-    <BLANKLINE>
-    extern "C" __global__ void __launch_bounds__(256)
-    scale_rows(unsigned int n0, unsigned int n1, int s0_0, const float* __restrict__ in0, ...
-    {
-        const unsigned int i1 = blockIdx.x * blockDim.x + threadIdx.x;
-        const unsigned int i0 = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
-        if (i1 >= n1 || i0 >= n0) return;
-        scale_rows_element((int)i0 * s0_0 + (int)i1, (int)i0, in0, in1, out0);
-    }
-    <BLANKLINE>
     """
     if not (entry.isascii() and entry.isidentifier()):
         raise ValueError(f"{entry!r} cannot name a CUDA kernel")
@@ -227,18 +211,16 @@ def _block_indices(size: str) -> tuple[str, str]:
     return ("blockIdx.x", "blockIdx.z") if size == "unsigned int" else (f"({size})blockIdx.x", f"({size})blockIdx.z")
 
 
-def _divided(rest: str, dimensions: Iterable[int], size: str) -> tuple[list[str], str]:
-    """The C++ lines that divide a number into the places in these dimensions, innermost first; what is left in the end.
-
-    Below dimension 1 that is the place in dimension 0.
-    """
+def _divided(rest: str, parts: Sequence[tuple[str, str]], last: str, size: str) -> list[str]:
+    """The C++ lines that divide a number into places, given by their names and how many there are of each, fastest
+    first; what is left in the end is `last`."""
     lines = []
-    for dimension in dimensions:
-        quotient = "i0" if dimension == 1 else f"rest{dimension}"
-        lines.append(f"const {size} {quotient} = {rest} / n{dimension};")
-        lines.append(f"const {size} i{dimension} = {rest} - {quotient} * n{dimension};")
+    for position, (place, count) in enumerate(parts, 1):
+        quotient = last if position == len(parts) else f"rest{position}"
+        lines.append(f"const {size} {quotient} = {rest} / {count};")
+        lines.append(f"const {size} {place} = {rest} - {quotient} * {count};")
         rest = quotient
-    return lines, rest
+    return lines
 
 
 def _position(rank: int, size: str) -> list[str]:
@@ -249,10 +231,12 @@ def _position(rank: int, size: str) -> list[str]:
     if rank == 1:
         return [*lines, f"if (i{inner} >= n{inner}) return;"]
     outer = "i0" if rank == 2 else "outer"
-    lines.append(f"const {size} {outer} = ({z} * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;")
-    lines.append(f"if (i{inner} >= n{inner} || {outer} >= {' * '.join(f'n{d}' for d in range(inner))}) return;")
-    divisions, _ = _divided(outer, range(inner - 1, 0, -1), size)
-    return lines + divisions
+    return [
+        *lines,
+        f"const {size} {outer} = ({z} * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;",
+        f"if (i{inner} >= n{inner} || {outer} >= {' * '.join(f'n{d}' for d in range(inner))}) return;",
+        *_divided(outer, [(f"i{d}", f"n{d}") for d in range(inner - 1, 0, -1)], "i0", size),
+    ]
 
 
 def _block(rank: int, size: str) -> list[str]:
@@ -260,17 +244,13 @@ def _block(rank: int, size: str) -> list[str]:
     place in the innermost."""
     x, z = _block_indices(size)
     inner = rank - 1
-    lines = [] if rank == 1 else [f"const {size} i{inner} = {x} * blockDim.x + threadIdx.x;"]
-    middle = range(1, inner)
-    number = "outer" if middle else "chunk"
-    lines += [
+    parts = [("chunk", "chunks"), *((f"i{d}", f"n{d}") for d in range(inner - 1, 1, -1))]
+    outer = "outer" if rank > 2 else "chunk"
+    return [
+        *([] if rank == 1 else [f"const {size} i{inner} = {x} * blockDim.x + threadIdx.x;"]),
         f"const {size} chunks = (n0 + span - 1) / span;",
-        f"const {size} {number} = {z} * gridDim.y + blockIdx.y;",
-        f"if ({number} >= {' * '.join(['chunks', *(f'n{d}' for d in middle)])}) return;",
+        f"const {size} {outer} = {z} * gridDim.y + blockIdx.y;",
+        f"if ({outer} >= {' * '.join(['chunks', *(f'n{d}' for d in range(1, inner))])}) return;",
+        *(_divided(outer, parts, "i1", size) if rank > 2 else []),
+        f"const {size} stop = n0 - chunk * span < span ? n0 : chunk * span + span;",
     ]
-    if middle:
-        divisions, rest = _divided("rest0", range(inner - 1, 1, -1), size)
-        lines += [f"const {size} rest0 = outer / chunks;", f"const {size} chunk = outer - rest0 * chunks;"]
-        lines += [*divisions, f"const {size} i1 = {rest};"]
-    lines.append(f"const {size} stop = n0 - chunk * span < span ? n0 : chunk * span + span;")
-    return lines

@@ -33,13 +33,6 @@ def occupancy(cc: tuple[int, int], registers: int, block_size: int, shared: int 
 
     It is from 0 (such a block does not fit) to 1. `registers` are of a thread, `shared` are bytes of a block. A
     BackendError says that the limits of the compute capability are not known.
-
-    Examples
-    --------
-    With 40 registers a warp takes 1280 of a partition's 16384: 12 warps in each of four, so 6 blocks of 8 warps.
-
-    >>> occupancy((9, 0), registers=40, block_size=256)
-    0.75
     """
     if cc not in _LIMITS:
         known = ", ".join(f"{major}.{minor}" for major, minor in _LIMITS)
@@ -69,15 +62,8 @@ def _round_up(value: int, unit: int) -> int:
 
 
 def block_size(cc: tuple[int, int], registers: int) -> int:
-    """The threads of a block: THREADS_PER_BLOCK, or half of them where a multiprocessor then has room for more warps.
-
-    Examples
-    --------
-    With 72 registers 28 warps fit: 3 blocks of 8, or 7 of 4.
-
-    >>> block_size((9, 0), 72), block_size((9, 0), 64)
-    (128, 256)
-    """
+    """The threads of a block: THREADS_PER_BLOCK, or half of them where a multiprocessor then has room for more warps:
+    with 72 registers 3 blocks of 8 warps fit, or 7 of 4."""
     if cc not in _LIMITS:  # a GPU that is newer than the table
         return THREADS_PER_BLOCK
     return max((THREADS_PER_BLOCK, THREADS_PER_BLOCK // 2), key=lambda size: occupancy(cc, registers, size))
@@ -85,15 +71,7 @@ def block_size(cc: tuple[int, int], registers: int) -> int:
 
 def roomier(cc: tuple[int, int], registers: int) -> int | None:
     """How many blocks of THREADS_PER_BLOCK would fit on a multiprocessor if a kernel took one unit of registers less;
-    None if no more than do now.
-
-    Examples
-    --------
-    With 36 registers 6 blocks fit, with 32 there are 8, and 64 warps are all that there is room for.
-
-    >>> roomier((9, 0), 36), roomier((9, 0), 32)
-    (8, None)
-    """
+    None if no more than do now."""
     if cc not in _LIMITS:
         return None
     now, then = (_resident_blocks(cc, each, THREADS_PER_BLOCK // WARP) for each in (registers, registers - _UNIT))

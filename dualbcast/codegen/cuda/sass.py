@@ -15,7 +15,6 @@ _LINE = re.compile(
 )
 _BITS = re.compile(r"\.[US]?(8|16|64|128|256)\b")
 _FLOAT64 = re.compile(r"D(ADD|MUL|FMA|MNMX|SETP|MMA)\b|(F2F|I2F|F2I|FRND)\b.*\.F64|MUFU\.\w+64H?\b")
-_BRANCHES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET")
 
 
 class Instructions(NamedTuple):
@@ -29,9 +28,6 @@ class Instructions(NamedTuple):
     transcendental: Mapping[str, int]  # of the multi-function unit, by function: "EX2", "RCP", "TANH", …
     float64: int  # arithmetic, comparisons and conversions in float64
     local: int  # loads and stores of spilled registers, and of arrays that are indexed at run time
-    shared: int  # loads and stores of shared memory
-    branches: int  # branches, calls and returns
-    opcodes: Mapping[str, int]  # all instructions, by opcode without modifiers
 
     def __str__(self) -> str:
         def listed(counts: Mapping[int, int]) -> str:
@@ -57,27 +53,8 @@ class _Instruction(NamedTuple):
 
 def count(sass: str, entry: str | None = None) -> Instructions:
     """Count the instructions of a kernel in the output of nvdisasm; `entry` is its name, where there are several. A
-    ValueError says that there is none.
-
-    Examples
-    --------
-    >>> counts = count('''
-    ...     /*0000*/       LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;
-    ...     /*0010*/       FADD R4, R4, 1 ;
-    ...     /*0020*/  @P0  BRA `(.L_x_0) ;
-    ...     /*0030*/       MUFU.EX2 R4, R4 ;
-    ... .L_x_0:
-    ...     /*0040*/       STG.E desc[UR4][R2.64], R4 ;
-    ...     /*0050*/       EXIT ;
-    ... .L_x_1:
-    ...     /*0060*/       BRA `(.L_x_1);
-    ...     /*0070*/       NOP;
-    ... ''')
-    >>> counts.total, counts.straight, counts.loads, counts.stores, counts.transcendental
-    (6, 6, {128: 1}, {32: 1}, {'EX2': 1})
-    """
+    ValueError says that there is none."""
     code = _parse(sass, entry)
-    kinds = Counter(at.kind for at in code)
     loads = [at.opcode for at in code if at.kind in {"LDG", "LD"}]
     return Instructions(
         total=len(code),
@@ -87,10 +64,7 @@ def count(sass: str, entry: str | None = None) -> Instructions:
         read_only=sum(".CONSTANT" in opcode for opcode in loads),
         transcendental=dict(sorted(Counter(at.opcode.split(".")[1] for at in code if at.kind == "MUFU").items())),
         float64=sum(_FLOAT64.match(at.opcode) is not None for at in code),
-        local=kinds["LDL"] + kinds["STL"],
-        shared=kinds["LDS"] + kinds["STS"],
-        branches=sum(kinds[kind] for kind in _BRANCHES),
-        opcodes=dict(kinds.most_common()),
+        local=sum(at.kind in {"LDL", "STL"} for at in code),
     )
 
 

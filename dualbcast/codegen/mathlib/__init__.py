@@ -15,9 +15,8 @@ numbers in their place, and the values are selected afterwards. Those of all oth
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Set
+from functools import cache, partial
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -65,23 +64,19 @@ def converts_in_hardware() -> bool:
 # --- around a library's functions of vectors --------------------------------------------------------------------------
 
 
-def of_any_base(library: Emit) -> Emit:
-    """pow, by one that takes long for some bases and powers in a vector."""
-
-    def emit(x: Value, y: Value) -> Value:
-        if not x.is_vector:
-            return library(x, y)
-        form = format_of(x)
-        smallest = x.constant(form.normal).bits()
-        span = x.constant(math.inf).bits() - smallest
-        is_normal = (x.bits() - smallest).unsigned("<", span)
-        size = absolute(y * _power_logarithm(x))
-        is_ordinary = is_normal & (size < form.bias - 3)
-        symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
-        of_all = functools.partial(_of_all, library)
-        return instead(~is_ordinary, lambda: library(x, y), lambda: apart(symbol, of_all, x, y, cold=True))
-
-    return emit
+def _power(library: Emit, x: Value, y: Value) -> Value:
+    """x to the power y, by a function that takes long for some of them in a vector."""
+    if not x.is_vector:
+        return library(x, y)
+    form = format_of(x)
+    smallest = x.constant(form.normal).bits()
+    span = x.constant(math.inf).bits() - smallest
+    is_normal = (x.bits() - smallest).unsigned("<", span)
+    size = absolute(y * _power_logarithm(x))
+    is_ordinary = is_normal & (size < form.bias - 3)
+    symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
+    of_all = partial(_of_all, library)
+    return instead(~is_ordinary, lambda: library(x, y), lambda: apart(symbol, of_all, x, y, cold=True))
 
 
 def _power_logarithm(x: Value) -> Value:
@@ -116,32 +111,29 @@ def _of_all(library: Emit, x: Value, y: Value) -> Value:
     return ((y == 0.0) | (x == 1.0)).choose(one, power)
 
 
-def _within(inside: Emit, beyond: Emit, harmless: float) -> Callable[[Emit], Emit]:
-    """Around a function that takes long outside of a range: there it gets a harmless number, and `beyond` its value."""
+def _within(inside: Emit, beyond: Emit, harmless: float, library: Emit, x: Value) -> Value:
+    """A function that takes long outside of a range: there it gets a harmless number, and `beyond` gives the value."""
+    if not x.is_vector:
+        return library(x)
+    is_inside = inside(x)
 
-    def around(library: Emit) -> Emit:
-        def emit(x: Value) -> Value:
-            if not x.is_vector:
-                return library(x)
-            is_inside = inside(x)
+    def some() -> Value:
+        return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
 
-            def some() -> Value:
-                return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
-
-            return instead(~is_inside, lambda: library(x), some)
-
-        return emit
-
-    return around
-
-
-def _logarithm(pole: float) -> Callable[[Emit], Emit]:
-    """Around a logarithm that is -inf here. (Infinity takes twice as long, and a second test would cost all.)"""
-    return _within(lambda x: x > pole, lambda x: (x == pole).choose(x.constant(-math.inf), math.nan), pole + 1.0)
+    return instead(~is_inside, lambda: library(x), some)
 
 
 def _nan(x: Value) -> Value:
     return x.constant(math.nan)
+
+
+def _logarithm(pole: float) -> Emit:
+    """Of a logarithm that is -inf here. (Infinity takes twice as long, and a second test would cost all.)"""
+
+    def beyond(x: Value) -> Value:
+        return (x == pole).choose(x.constant(-math.inf), math.nan)
+
+    return partial(_within, lambda x: x > pole, beyond, pole + 1.0)
 
 
 def _exp2_is_ordinary(x: Value) -> Value:
@@ -162,20 +154,20 @@ def _has_finite_exp(x: Value) -> Value:
     return absolute(x) < format_of(x).largest + 1.0
 
 
-# The code around the library's function of vectors.
-AROUND: dict[str, Callable[[Emit], Emit]] = {
-    "pow": of_any_base,
-    "exp2": _within(_exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
+# The code around the library's function of vectors, which is the first argument.
+AROUND: dict[str, Emit] = {
+    "pow": _power,
+    "exp2": partial(_within, _exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
     "log2": _logarithm(0.0),
     "log10": _logarithm(0.0),
     "log1p": _logarithm(-1.0),
-    "asin": _within(_is_at_most_one, _nan, 0.0),
-    "acos": _within(_is_at_most_one, _nan, 0.0),
-    "atanh": _within(lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
-    "acosh": _within(lambda x: x >= 1.0, _nan, 2.0),
-    "sinh": _within(_has_finite_exp, lambda x: x * math.inf, 0.0),
-    "cosh": _within(_has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
-    "tan": _within(lambda x: absolute(x) < math.inf, _nan, 0.0),
+    "asin": partial(_within, _is_at_most_one, _nan, 0.0),
+    "acos": partial(_within, _is_at_most_one, _nan, 0.0),
+    "atanh": partial(_within, lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
+    "acosh": partial(_within, lambda x: x >= 1.0, _nan, 2.0),
+    "sinh": partial(_within, _has_finite_exp, lambda x: x * math.inf, 0.0),
+    "cosh": partial(_within, _has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
+    "tan": partial(_within, lambda x: absolute(x) < math.inf, _nan, 0.0),
 }
 
 
@@ -198,38 +190,33 @@ FUNCTIONS: dict[str, Emit] = {
     "sin": elementary.sin,
     "cos": elementary.cos,
     "erfc": elementary.erfc,
-    **{name: functools.partial(_of_gamma, name) for name in ("lgamma", "tgamma")},
+    **{name: partial(_of_gamma, name) for name in ("lgamma", "tgamma")},
     "fmod": elementary.fmod,
 }
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
 
-@functools.cache
+@cache
 def names(vector: bool) -> dict[str, Emit]:
     """What a kernel's text calls; its arguments and result are floats of one type, or vectors of them.
 
     With `vector` calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
     """
-    functions: dict[str, Emit] = {name: functools.partial(intrinsic, name) for name in _LLVM}
+    functions: dict[str, Emit] = {name: partial(intrinsic, name) for name in _LLVM}
     for name in target.FUNCTIONS:
         in_vectors = vector and name in target.VECTORISED
-        call = functools.partial(vector_library if in_vectors else library, name)
-        functions[name] = AROUND[name](call) if vector and name in AROUND else call
-    functions |= {name: FUNCTIONS[name] for name in inlined()}
+        call = partial(vector_library if in_vectors else library, name)
+        functions[name] = partial(AROUND[name], call) if vector and name in AROUND else call
+    functions |= FUNCTIONS if has_fma() else {}
     return functions | {
         "divided": divided,
         # A product and a sum, rounded once where the processor does that.
-        "muladd": functools.partial(intrinsic, "fmuladd"),
+        "muladd": partial(intrinsic, "fmuladd"),
         "mulsub": lambda a, b, c: intrinsic("fmuladd", a, b, -c),
         "submul": lambda a, b, c: intrinsic("fmuladd", -a, b, c),
         "nextafter": _nextafter,
     }
-
-
-def inlined() -> Set[str]:
-    """The functions that are not calls of the C library."""
-    return FUNCTIONS.keys() if has_fma() else frozenset()
 
 
 def divided(a: Value, b: Value, reciprocal: Value) -> Value:

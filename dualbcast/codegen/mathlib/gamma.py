@@ -20,7 +20,6 @@ from dualbcast.codegen.mathlib.primitives import (
     at_most,
     copysign,
     fma,
-    for_format,
     format_of,
     halved,
     is_even,
@@ -41,6 +40,7 @@ class _Constants(NamedTuple):
     # log(2): the first with so few digits that products with small whole numbers are exact.
     high: float
     low: float
+    root_low: float  # what log(2 * pi) / 2 loses in the format
     # R in 1 / gamma(2 + t) = 1 + t * R(t) for abs(t) <= 1/2.
     around: tuple[float, ...]
     # W in log(gamma(x)) = (x - 1/2) * log(x) - x + log(2 * pi) / 2 + W(1 / x**2) / x.
@@ -61,6 +61,7 @@ _GAMMA32 = _Constants(
     largest=60.0,
     high=0.693145751953125,
     low=1.4286068203094173e-06,
+    root_low=1.563417717509452e-08,
     around=(
         *(-0.42278429865837097, -0.23309482634067535, 0.19109083712100983, -0.024526413530111313),
         *(-0.01764996349811554, 0.007846015505492687, -0.0007468350813724101),
@@ -80,6 +81,7 @@ _GAMMA64 = _Constants(
     largest=200.0,
     high=0.6931471805598903,
     low=5.497923018708371e-14,
+    root_low=-3.8782941580672414e-17,
     around=(
         *(-0.4227843350984668, -0.23309373642178635, 0.1910911013876377, -0.02455249000542424),
         *(-0.01764524454782943, 0.008023273022698058, -0.0008043298195584595, -0.00036083781800734044),
@@ -108,12 +110,13 @@ _GAMMA64 = _Constants(
         *(0.19510630707305127, 0.016221571501007465, 0.0004401892324153569),
     ),
 )
+_CONSTANTS = {32: _GAMMA32, 64: _GAMMA64}
 # log(2 * pi) / 2, and what a float64 of it lacks.
 _ROOT = 0.9189385332046728, -3.8782941580672414e-17
 
 
 def tgamma(x: Value) -> Value:
-    constants, one = for_format(x, _GAMMA32, _GAMMA64), x.constant(1.0)
+    constants, one = _CONSTANTS[format_of(x).width], x.constant(1.0)
     is_reflected = x < -0.5
     size = absolute(x)
     whole = intrinsic("rint", size)
@@ -180,9 +183,7 @@ def _large(constants: _Constants, m: Value) -> tuple[Value, Value]:
     rest = rest + (product - exponent - m)
     inverse = 1.0 / m
     series = polynomial(constants.far, inverse * inverse)
-    # What log(2 * pi) / 2 loses in the format.
-    lost = _ROOT[1] if form.width == 64 else _ROOT[0] - float(form.dtype(_ROOT[0]))
-    rest = fma(series, inverse, rest) + lost
+    rest = fma(series, inverse, rest) + constants.root_low
     # exp, where the constant and the rest come in after the multiples of log(2) are taken out.
     halvings = fma(exponent, 1 / math.log(2.0), _ROOT[0] / math.log(2.0))
     shifted = halvings + form.shifter
@@ -218,7 +219,7 @@ def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
 
 
 def lgamma(x: Value) -> Value:
-    constants, one = for_format(x, _GAMMA32, _GAMMA64), x.constant(1.0)
+    constants, one = _CONSTANTS[format_of(x).width], x.constant(1.0)
     is_small = x < 1.0
     is_large = x >= 3 + constants.log_steps
     # gamma(x) is (x - 1) * gamma(x - 1), down to an argument below 3; below 1 it is gamma(1 + x) / x.

@@ -11,10 +11,8 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
-import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import target
@@ -22,7 +20,6 @@ from dualbcast.codegen.values import Value, any_of, attribute, declared, intrins
 
 # What writes an operation on some values, and gives its result.
 Emit = Callable[..., Value]
-_Any = TypeVar("_Any")
 
 
 def has_scaling() -> bool:
@@ -49,11 +46,11 @@ class Format:
     sin(r) is r + r**3 * S(r**2), and cos(r) is 1 - r**2 / 2 + r**4 * C(r**2), for abs(r) <= pi / 4.
     """
 
-    dtype: type[np.floating[Any]]
     fraction: int  # its bits
     bias: int  # of the exponent
     width: int  # all bits
-    log2_low: float  # log(2) beyond its digits in this format
+    log2: float  # log(2)
+    log2_low: float  # what that lacks
     # Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
     largest: float
     smallest: float
@@ -80,17 +77,12 @@ class Format:
         """Added to a small number it rounds it to a whole one, which the last bits of the sum then hold."""
         return 1.5 * 2.0**self.fraction
 
-    @property
-    def log2(self) -> float:
-        """log(2) in this format."""
-        return float(self.dtype(math.log(2.0)))
-
 
 FLOAT32 = Format(
-    dtype=np.float32,
     fraction=23,
     bias=127,
     width=32,
+    log2=0.6931471824645996,
     log2_low=-1.9046542121259336e-09,
     largest=89.0,
     smallest=-104.0,
@@ -111,10 +103,10 @@ FLOAT32 = Format(
     cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
 )
 FLOAT64 = Format(
-    dtype=np.float64,
     fraction=52,
     bias=1023,
     width=64,
+    log2=0.6931471805599453,
     log2_low=2.3190468138462996e-17,
     largest=710.0,
     smallest=-746.0,
@@ -156,14 +148,9 @@ FLOAT64 = Format(
 )
 
 
-def for_format(x: Value, float32: _Any, float64: _Any) -> _Any:
-    """One of two things, by the format of a number."""
-    return float32 if is_single(x.kind) else float64
-
-
 def format_of(x: Value) -> Format:
     """The format of a number."""
-    return for_format(x, FLOAT32, FLOAT64)
+    return FLOAT32 if is_single(x.kind) else FLOAT64
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
