@@ -302,7 +302,9 @@ class _Conversion:
             if isinstance(part, Assign) and isinstance(part.value, Op) and is_speculatable(part.value):
                 name, value = part.target.name, renamed(part.value, held)
                 if counts[name] == 1 and not self.varies(value):
-                    held[name] = self.hold(name, value, part.location, new)
+                    # No temporary, which would move back to where it is read.
+                    own = temporary(name).removeprefix(TEMPORARY) or "uniform"
+                    held[name] = hold(value, self.names, new, part.location, own)
                     part = replace(part, value=held[name])
             left.append(part)
         return tuple(left)
