@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from dualbcast.autodiff.operation_cost import (
     ITERATIONS,
-    cost_of_block,
     cost_of_element,
     cost_of_operation,
     iterations_of,
@@ -160,7 +159,7 @@ def vectors_to_interleave(function: Function, arrays: int, most: int, free: int 
     It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are.
     """
     parallelism = cost_of_element(function) / max(1.0, _depth(function))
-    written = cost_of_block(function.body, iterations=1) + cost_of_element(replace(function, body=()))
+    written = sum(cost_of_operation(op.name) for op in operations_of(function))
     limits = (written, COST_LIMIT), (arrays, ARRAY_LIMIT), (most_carried(function), CARRIED_LIMIT)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * parallelism >= WANTED_PARALLELISM), max((1, *fits)))

@@ -74,26 +74,24 @@ def gather_loads(function: Function, names: Names) -> Function:
             loads.append(Assign(Var(names.fresh(f"{load.name}_k"), load.kind), load))
             return loads[-1].target
 
-        # Each statement without its loads, and how many loads there are up to it.
-        lifted: list[tuple[Stmt, int]] = []
+        new: list[Stmt] = []
+        # The positions in `new` at which the loads stand in groups.
+        places: list[int] = []
         for stmt in block:
             if is_load(stmt):
                 loads.append(stmt)
             else:
                 stmt = _lift(stmt, variable)
-            lifted.append((stmt, len(loads)))
-        outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
-        new: list[Stmt] = []
-        done = 0
-        for stmt, count in lifted:
-            while done < count:
-                new += loads[done : done + IN_FLIGHT]
-                done += IN_FLIGHT
+            places += [len(new)] * (-(-len(loads) // IN_FLIGHT) - len(places))
             if isinstance(stmt, If):
                 stmt = replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
             if not is_load(stmt):
                 new.append(stmt)
-        return (*new, *loads[done:]), outputs
+        outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
+        new += loads[len(places) * IN_FLIGHT :]
+        for group, place in reversed([*enumerate(places)]):
+            new[place:place] = loads[group * IN_FLIGHT :][:IN_FLIGHT]
+        return tuple(new), outputs
 
     body, outputs = visit(function.body, function.outputs)
     return replace(function, body=body, outputs=outputs)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
-from dualbcast.ir.traversal import operations_of, statements, use_counts
+from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.passes.if_conversion import branch_choices
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
@@ -136,7 +136,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         for (_, before), (name, after) in zip([("", function), *trace], trace, strict=False):
             passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
-    read = use_counts(function)
+    read = read_counts(function)
     arrays, layout = plan.operands.arrays, plan.layout
     is_on_cpu = kernel is None and plan.operands.module == "numpy"
     names = [param.name for param in function.params]
