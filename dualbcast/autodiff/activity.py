@@ -47,9 +47,9 @@ from dualbcast.ir.traversal import (
     expressions,
     known_iterations,
     operations_of,
+    read_counts,
     results,
     statements,
-    use_counts,
     variables,
 )
 from dualbcast.rules.curvatures import quotient_slope
@@ -349,7 +349,7 @@ def chained(function: Function) -> frozenset[str]:
     """
     active = activity(function, seeds_of(function))
     uncertain = sometimes_absent(function, active)
-    writes, reads = Counter(assigned(function.body)), use_counts(function)
+    writes, reads = Counter(assigned(function.body)), read_counts(function)
     once = {name for name in active if writes[name] == reads[name] == 1 and not uncertain.get(name)}
     # For each chained variable, the first variable of its chain and all operands of its partial in that.
     chains: dict[str, tuple[str, frozenset[str]]] = {}

@@ -48,7 +48,6 @@ from dualbcast.ir.traversal import (
     renamed_block,
     results,
     targets,
-    use_counts,
 )
 
 
@@ -78,7 +77,7 @@ class LoopJacobians(ForwardMode):
         self.useful = all_sources(ends, assigns, differentiable)
         # How often the derivative of each variable is needed.
         self.flows = _flows(function.body, self.useful) + Counter(ends)
-        self.reads = use_counts(function)
+        self.reads = read_counts(function)
 
     def visit(self, block: Block) -> Block:
         new: list[Stmt] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dualbcast.frontend.lower import helper_of
-from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Op, While
-from dualbcast.ir.traversal import known_iterations
+from dualbcast.ir.nodes import Block, Expr, For, Function, If, Op, While
+from dualbcast.ir.traversal import expressions, known_iterations
 from dualbcast.rules.table import RULES
 
 # Measured with a kernel of each operation. A rule that is not here costs as much as its helper function, if it has one,
@@ -30,22 +30,18 @@ def cost_of_element(function: Function) -> float:
     return cost_of_block(function.body) + sum(_cost_of_expression(output.value) for output in function.outputs)
 
 
-def cost_of_block(block: Block, iterations: int | None = None) -> float:
-    """The cost of a block; `iterations` is the number of iterations of each loop, if it is given."""
+def cost_of_block(block: Block) -> float:
+    """The cost of a block."""
     total = 0.0
     for stmt in block:
+        total += sum(map(_cost_of_expression, expressions(stmt)))
         match stmt:
-            case Assign():
-                total += _cost_of_expression(stmt.value)
             case If():
-                sides = cost_of_block(stmt.then, iterations) + cost_of_block(stmt.orelse, iterations)
-                total += _cost_of_expression(stmt.test) + sides / 2
+                total += (cost_of_block(stmt.then) + cost_of_block(stmt.orelse)) / 2
             case For():
-                total += sum(map(_cost_of_expression, (stmt.start, stmt.stop, stmt.step)))
-                total += (iterations or iterations_of(stmt)) * cost_of_block(stmt.body, iterations)
+                total += iterations_of(stmt) * cost_of_block(stmt.body)
             case While():
-                once = cost_of_block((*stmt.pre, *stmt.body), iterations) + _cost_of_expression(stmt.test)
-                total += (iterations or ITERATIONS) * once
+                total += ITERATIONS * cost_of_block((*stmt.pre, *stmt.body))
     return total
 
 

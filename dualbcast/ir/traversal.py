@@ -71,13 +71,6 @@ def breaks(body: Block) -> bool:
     return any(isinstance(stmt, Break) for stmt in statements(body, in_loops=False))
 
 
-def jumping_blocks(stmt: Stmt) -> list[Block]:
-    """The blocks inside a statement that leave the loop around it, or start its next iteration."""
-    branches = [part for part in statements((stmt,), in_loops=False) if isinstance(part, If)]
-    inner = [block for branch in branches for block in (branch.then, branch.orelse)]
-    return [block for block in inner if block and isinstance(block[-1], Break | Continue)]
-
-
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement evaluates itself, not those of its blocks."""
     match stmt:
@@ -241,14 +234,9 @@ def all_expressions(part: Function | Block) -> list[Expr]:
     return [expr for stmt in statements(part) for expr in expressions(stmt)]
 
 
-def read_counts(block: Block) -> Counter[str]:
-    """How often each name is read in a block."""
-    return Counter([leaf.name for expr in all_expressions(block) for leaf in variables(expr)])
-
-
-def use_counts(function: Function) -> Counter[str]:
-    """How often each name is read."""
-    return Counter([leaf.name for expr in all_expressions(function) for leaf in variables(expr)])
+def read_counts(part: Function | Block) -> Counter[str]:
+    """How often each name is read in a function or block."""
+    return Counter([leaf.name for expr in all_expressions(part) for leaf in variables(expr)])
 
 
 def results(function: Function) -> list[Var]:
@@ -307,28 +295,13 @@ def reads_and_writes(block: Iterable[Stmt]) -> tuple[dict[str, Var], set[str]]:
 
 
 def most_carried(function: Function) -> int:
-    """The largest number of loop-carried variables: of one loop and of those around it. Loops must have no jumps."""
-    most = 0
+    """The largest number of floats that the iterations of one loop hand on to later ones."""
+    loops = [(stmt,) for stmt in statements(function.body) if isinstance(stmt, For | While)]
+    return max((len(_floats(targets(loop)) & _floats(reads_and_writes(loop)[0])) for loop in loops), default=0)
 
-    def visit(block: Block, after: set[str], around: set[str]) -> None:
-        """`after` is alive after the block; `around` is assigned by the loops that the block is in."""
-        nonlocal most
-        for stmt in reversed(block):
-            reads, writes = reads_and_writes((stmt,))
-            match stmt:
-                case If():
-                    visit(stmt.then, after, around)
-                    visit(stmt.orelse, after, around)
-                case For() | While():
-                    floats = {part.target.name for part in assignments(stmt.body) if part.target.kind == "float"}
-                    names = around | floats
-                    alive = reads.keys() | (after - reads_and_writes(stmt.body)[1])
-                    most = max(most, len(alive & names))
-                    visit(stmt.body, alive, names)
-            after = reads.keys() | (after - writes)
 
-    visit(function.body, {leaf.name for leaf in results(function)}, set())
-    return most
+def _floats(variables: Mapping[str, Var]) -> set[str]:
+    return {name for name, var in variables.items() if var.kind == "float"}
 
 
 def _without(read: dict[str, Var], names: set[str]) -> dict[str, Var]:

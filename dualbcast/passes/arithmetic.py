@@ -1,15 +1,10 @@
-"""Cheaper arithmetic in a better order: multiply-adds, shared reciprocals, calls first, and the number of vectors that
-are computed side by side.
+"""Cheaper arithmetic: multiply-adds, shared reciprocals, and the number of vectors that are computed side by side.
 
 The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 
 A division takes a CPU as long as thirty multiplications. The derivative of a quotient needs the reciprocal of the
 divisor anyway, and the quotient can be computed from this reciprocal, exact to the last bit
 (`codegen.mathlib.elementary`).
-
-Calls come first because a vector function of the C library may change all vector registers, so that a value which is
-alive across a call is spilled. In the order of the source, the partials of a product of N factors would spill N²
-values.
 """
 
 from __future__ import annotations
@@ -18,16 +13,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from dualbcast.autodiff.operation_cost import (
     ITERATIONS,
-    cost_of_block,
     cost_of_element,
     cost_of_operation,
     iterations_of,
 )
-from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import (
     ONE,
     TEMPORARY,
@@ -38,12 +30,10 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
-    Names,
     Op,
     Stmt,
     Var,
     While,
-    temporary,
 )
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import (
@@ -52,10 +42,7 @@ from dualbcast.ir.traversal import (
     map_exprs,
     most_carried,
     operations_of,
-    renamed,
-    renamed_block,
     statements,
-    variables,
 )
 from dualbcast.rules.table import RULES
 
@@ -157,93 +144,6 @@ def _by_constant(value: Expr) -> Expr:
     return value
 
 
-# Rules that processors have an instruction for, or little more.
-INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
-# Calls move only in runs of assignments with at least so many calls: few values are alive across a single one.
-FEWEST_CALLS = 2
-
-
-def schedule_calls(function: Function) -> Function:
-    """The function, of operations on atoms, with calls and what they need first in each run of assignments.
-
-    Before::
-
-        function f(x: float, y: float)
-            a: float = exp(x)
-            b: float = mul(a, y)
-            c: float = exp(y)
-            d: float = mul(b, c)
-            output out = d
-
-    After::
-
-        function f(x: float, y: float)
-            a: float = exp(x)
-            c: float = exp(y)
-            b: float = mul(a, y)
-            d: float = mul(b, c)
-            output out = d
-    """
-    names = free_names(function, RULES)
-    # Results of calls get names that are no temporaries', so that they stay statements of their own.
-    named: dict[str, Var] = {}
-
-    def order(block: Block) -> Block:
-        new: list[Stmt] = []
-        run: list[Assign] = []
-        for stmt in block:
-            if isinstance(stmt, Assign):
-                run.append(stmt)
-            else:
-                new += [*_order(run, names, named), map_exprs(stmt, lambda expr: expr, order)]
-                run = []
-        return (*new, *_order(run, names, named))
-
-    body = order(function.body)
-    if not named and body == function.body:
-        return function
-    outputs = tuple(replace(output, value=renamed(output.value, named)) for output in function.outputs)
-    return replace(function, body=renamed_block(body, named), outputs=outputs)
-
-
-def _order(run: list[Assign], names: Names, named: dict[str, Var]) -> list[Assign]:
-    calls = [stmt for stmt in run if _calls(stmt)]
-    if len(calls) < FEWEST_CALLS:
-        return run
-    for stmt in calls:
-        name = stmt.target.name
-        if name.startswith(TEMPORARY) and isinstance(stmt.value, Op):
-            own = temporary(name).removeprefix(TEMPORARY)
-            named[name] = Var(names.fresh(own or stmt.value.name.partition("#")[0]), stmt.target.kind)
-    first: list[Assign] = []
-    last: list[Assign] = []
-    needed: set[str] = set()
-    written: set[str] = set()
-    for stmt in reversed(run):
-        read = {leaf.name for leaf in variables(stmt.value)}
-        # A statement moves to the front with the definitions it reads, and with earlier reads and writes of its target.
-        if _calls(stmt) or stmt.target.name in needed | written or read & written:
-            first.append(stmt)
-            needed |= read
-            written.add(stmt.target.name)
-        else:
-            last.append(stmt)
-    return first[::-1] + last[::-1]
-
-
-def _calls(stmt: Assign) -> bool:
-    return isinstance(stmt.value, Op) and is_call(stmt.value.name)
-
-
-@lru_cache(maxsize=1024)
-def is_call(name: str) -> bool:
-    """Whether an operation is a call of the C library, or makes one."""
-    row = RULES.get(name)
-    if row is None or name in INSTRUCTIONS:
-        return False
-    return row.function is None or any(is_call(op.name) for op in operations_of(helper_of(row)))
-
-
 # Limits for processors with 32 vector registers (docs/decisions/021-interleaving.md): the wanted number of operations
 # of which none waits for another; and for all vectors together, the cost of their operations (for the sake of compile
 # time), the number of arrays and of loop-carried variables.
@@ -259,7 +159,7 @@ def vectors_to_interleave(function: Function, arrays: int, most: int, free: int 
     It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are.
     """
     parallelism = cost_of_element(function) / max(1.0, _depth(function))
-    written = cost_of_block(function.body, iterations=1) + cost_of_element(replace(function, body=()))
+    written = sum(cost_of_operation(op.name) for op in operations_of(function))
     limits = (written, COST_LIMIT), (arrays, ARRAY_LIMIT), (most_carried(function), CARRIED_LIMIT)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * parallelism >= WANTED_PARALLELISM), max((1, *fits)))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from dualbcast.autodiff.operation_cost import cost_of_block
+from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
 from dualbcast.errors import Location
 from dualbcast.ir.nodes import (
     NOWHERE,
@@ -27,6 +27,7 @@ from dualbcast.ir.nodes import (
     If,
     Names,
     Op,
+    Output,
     Stmt,
     Var,
     While,
@@ -41,10 +42,10 @@ from dualbcast.ir.traversal import (
     hold,
     operations_of,
     read_counts,
+    reads_and_writes,
     renamed,
     statements,
     targets,
-    use_counts,
     variables,
 )
 from dualbcast.passes.vector_analysis import (
@@ -150,7 +151,7 @@ class _Conversion:
         self.varying = varying
         self.seen = {param.name for param in function.params}
         self.names = free_names(function)
-        self.reads = use_counts(function)
+        self.reads = read_counts(function)
         self.choices: list[Choice] = []
         self.depth = 0
 
@@ -205,7 +206,7 @@ class _Conversion:
             self.stay(stmt, scalar)
             return [stmt]
         may_run = may_run_for_all(stmt)
-        if self.depth < _DEEPEST and (not may_run or skipping_saves(stmt, self.seen)):
+        if self.depth < _DEEPEST and (not may_run or skipping_saves(stmt, self.cost_of_selects(stmt))):
             return self.skipping(stmt)
         if not may_run:
             self.stay(stmt, "too deep in others")
@@ -214,6 +215,18 @@ class _Conversion:
         new: list[Stmt] = []
         assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
         return new
+
+    def cost_of_selects(self, stmt: If) -> float:
+        """The cost of all paths through a branch, where an operation of several paths counts once."""
+        mark = self.names.mark()
+        new: list[Stmt] = []
+        values = self.flatten(stmt, {}, new)
+        assign_together(values, self.names, new)
+        self.names.reset(mark)
+        outputs = tuple(Output(name, Var(name, value.kind)) for name, value in values.items())
+        params = tuple(reads_and_writes(new)[0].values())
+        flat = simplify(Function("", params, tuple(new), outputs))
+        return sum(cost_of_operation(op.name) for op in operations_of(flat) if op.name != "select")
 
     def count(self, stmt: If) -> int:
         """Record that both sides of a branch, and of inner branches, are computed; the number of their operations."""
@@ -302,7 +315,9 @@ class _Conversion:
             if isinstance(part, Assign) and isinstance(part.value, Op) and is_speculatable(part.value):
                 name, value = part.target.name, renamed(part.value, held)
                 if counts[name] == 1 and not self.varies(value):
-                    held[name] = self.hold(name, value, part.location, new)
+                    # No temporary, which would move back to where it is read.
+                    own = temporary(name).removeprefix(TEMPORARY) or "uniform"
+                    held[name] = hold(value, self.names, new, part.location, own)
                     part = replace(part, value=held[name])
             left.append(part)
         return tuple(left)

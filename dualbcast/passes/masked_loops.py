@@ -46,7 +46,6 @@ from dualbcast.ir.traversal import (
     renamed,
     statements,
     targets,
-    use_counts,
 )
 from dualbcast.passes.if_conversion import assign_together, merged
 from dualbcast.passes.vector_analysis import (
@@ -108,7 +107,7 @@ class _CannotMaskError(Exception):
 class _Masking:
     def __init__(self, function: Function, uniform: Set[str]) -> None:
         self.varying = varying_names(function, uniform)
-        self.reads = use_counts(function)
+        self.reads = read_counts(function)
         self.own = free_names(function)
         # Names that have a value at this statement; `held` may have a newer one.
         self.seen = {param.name for param in function.params}

@@ -38,7 +38,7 @@ from dualbcast.ir.traversal import (
     blocks,
     expressions,
     has_loops,
-    jumping_blocks,
+    jumps,
     map_blocks,
     read_counts,
     remove_dead,
@@ -47,7 +47,6 @@ from dualbcast.ir.traversal import (
     renamed_function,
     results,
     targets,
-    use_counts,
     variables,
 )
 
@@ -155,7 +154,7 @@ class _Coalescing:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.counts = use_counts(function), Counter(assigned(function.body))
+        self.counts = read_counts(function), Counter(assigned(function.body))
         # The positions at which each name is read and assigned, and those of the copies of each target and value.
         self.reads: dict[str, list[int]] = defaultdict(list)
         self.writes: dict[str, list[int]] = defaultdict(list)
@@ -194,11 +193,11 @@ class _Coalescing:
             if isinstance(stmt, Assign) and isinstance(stmt.value, Var):
                 self.copies[stmt.target.name, stmt.value.name].add(position)
             position += 1
-            jumps = len(self.jumping)
+            outside = len(self.jumping)
             for inner in blocks(stmt):
                 position = self.visit(inner, position)
             if isinstance(stmt, For | While):
-                del self.jumping[jumps:]
+                del self.jumping[outside:]
         is_jump = bool(block) and isinstance(block[-1], Break | Continue)
         if is_jump:
             self.jumping.append(places)
@@ -261,7 +260,7 @@ def nest_expressions(function: Function) -> Function:
 class _Nesting:
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.counts = use_counts(function)
+        self.counts = read_counts(function)
         self.once = {name for name, count in Counter(assigned(function.body)).items() if count == 1}
         # Names that never change once they have a value.
         self.settled = self.once - {param.name for param in function.params}
@@ -320,7 +319,7 @@ class _Nesting:
                     # A loop in the branch would write out pending assignments there.
                     inside = set(assigned((stmt,)))
                     new += self.flush(self.pending.keys() if has_loops((stmt,)) else self.touched(inside))
-                    if jumping_blocks(stmt):
+                    if jumps(stmt):
                         # A jump skips the end of this block, where the others would be written out.
                         new += self.flush(self.pending.keys() - outer - read_counts(block[position:]).keys())
                     then, orelse = self.block(stmt.then), self.block(stmt.orelse)

@@ -15,8 +15,7 @@ import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
-from dualbcast.ir.traversal import operations_of, statements, use_counts
-from dualbcast.passes.arithmetic import INSTRUCTIONS
+from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.passes.if_conversion import branch_choices
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
 from dualbcast.program import pipeline
@@ -27,6 +26,9 @@ from dualbcast.runtime.launch_plan import Plan
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
+
+# Rules that processors have an instruction for, or little more.
+_INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", "trunc"})
 
 
 class Explanation(NamedTuple):
@@ -83,7 +85,7 @@ class Explanation(NamedTuple):
     @property
     def calls(self) -> int:
         """Functions of the rule table that are more than an instruction."""
-        return sum(count for name, count in self.operations.items() if name in RULES.keys() - INSTRUCTIONS)
+        return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
 
     @property
     def bytes(self) -> int:
@@ -135,7 +137,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         for (_, before), (name, after) in pairwise(trace):
             passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
-    read = use_counts(function)
+    read = read_counts(function)
     arrays, layout = plan.operands.arrays, plan.layout
     is_on_cpu = kernel is None and plan.operands.module == "numpy"
     branches, streamed = _on_cpu(function, plan, dtypes) if is_on_cpu else ((), False)

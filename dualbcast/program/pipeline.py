@@ -15,7 +15,7 @@ from dualbcast.errors import Location
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.simplification import simplify
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.passes.arithmetic import fuse_multiply_adds, schedule_calls, share_reciprocals
+from dualbcast.passes.arithmetic import fuse_multiply_adds, share_reciprocals
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
 from dualbcast.passes.masked_loops import mask_loops
@@ -92,8 +92,6 @@ def cpu(uniform: set[str], dtype: str, text: KernelText) -> list[Pass | Fallback
         # After if-conversion, which brings divisions of several branches into one block. A float32 division takes half
         # of the time, and multiplications in its place would take longer.
         *([share_reciprocals] if dtype == "float64" else []),
-        # After all passes that change operations: it only orders them.
-        schedule_calls,
         *readable(text.names),
     ]
 

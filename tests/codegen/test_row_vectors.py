@@ -19,7 +19,7 @@ from cpu_kernels import run, source_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding
-from models import cell_update
+from models import cell_update, product_of_tanh, product_of_tanh_by_hand
 from random_texts import Straight
 from texts import assert_same_bits, by_python, with_wrapping_literals
 
@@ -379,3 +379,24 @@ def test_other_processors(name: str, lost: str, widths: str, tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == widths
+
+
+@pytest.mark.parametrize("arity", [5, 16])
+def test_all_partials_of_a_product(arity: int) -> None:
+    xs = np.random.default_rng(5).normal(size=(arity, 333))
+    value, jacobian = differentiable_broadcast(backend="cpu")(product_of_tanh).value_and_jacobian(*xs)
+    wanted, partials = product_of_tanh_by_hand(*xs)
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    for at, partial in enumerate(partials):
+        np.testing.assert_allclose(jacobian[at], partial, rtol=1e-11)
+
+
+def test_few_vectors_go_through_memory() -> None:
+    """Of the sixteen factors' partials nothing is carried from call to call."""
+    from dualbcast.codegen.llvm import target
+
+    f = differentiable_broadcast(backend="cpu")(product_of_tanh)
+    assembly = f.inspect_asm(*["float32"] * 16).partition(f"{WHOLE}:")[2].partition(".size")[0].splitlines()
+    if not target.has_libmvec() or not any("zmm" in line for line in assembly):
+        pytest.skip("no libmvec, or no vectors of 512 bits")
+    assert sum("zmm" in line and "(%rsp)" in line for line in assembly) < 100
