@@ -40,13 +40,7 @@ def recorder_of(values: Iterable[object]) -> Callable[..., Any] | None:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a number or an array of numbers, in which no Variable can hide.
-
-    Examples
-    --------
-    >>> is_plain(1.0), is_plain(np.ones(3)), is_plain(np.array([None])), is_plain(np.ma.ones(3))
-    (True, True, False, False)
-    """
+    """Whether a value is a number or an array of numbers, in which no Variable can hide."""
     kind = type(value)
     if kind in _NUMBERS or isinstance(value, np.generic):
         return kind is not np.void
@@ -76,13 +70,7 @@ def called(value: object) -> str:
 
 
 def instead(value: Any, name: str) -> str:
-    """A sentence that names the call to write in place of an object that is no array; empty where none is known.
-
-    Examples
-    --------
-    >>> instead([1.0], "x"), instead(iter([1.0]), "x"), instead({}, "x")
-    ('Pass np.asarray(x).', 'Pass np.fromiter(x, float).', '')
-    """
+    """A sentence that names the call to write in place of an object that is no array; empty where none is known."""
     name = name if name.isidentifier() else "it"
     return next((sentence.format(name=name) for holds, sentence in _INSTEAD if holds(value)), "")
 

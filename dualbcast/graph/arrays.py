@@ -123,18 +123,10 @@ def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
-    collected: list[Any] = []
-    _collect(tree, collected)
-    return collected
-
-
-def _collect(tree: Any, collected: list[Any]) -> None:
     kind = _kind(type(tree))
-    if kind != "leaf":
-        for _, part in _parts(kind, tree):
-            _collect(part, collected)
-    elif tree is not None:
-        collected.append(tree)
+    if kind == "leaf":
+        return [] if tree is None else [tree]
+    return [leaf for _, part in _parts(kind, tree) for leaf in leaves(part)]
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

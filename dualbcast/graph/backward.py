@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
-from weakref import ref
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dualbcast.graph.arrays import as_array, is_array, leaves, map_leaves, rebui
 from dualbcast.graph.elementwise import apply, astype
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.fused_region import REGION, reopen, settle
-from dualbcast.graph.indexing import GETITEM, is_injective
+from dualbcast.graph.indexing import GETITEM, is_injective, scatter_parts
 from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import alias, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
@@ -29,8 +28,10 @@ from dualbcast.graph.variable import Variable
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
-# By the identity of a Variable, its cotangent if nothing else refers to that.
-_Scattered: TypeAlias = "dict[_Key, ref[Variable]]"
+# By the identity of an array, the nodes that took parts of it, with the cotangents of the parts.
+_Parts: TypeAlias = dict[_Key, list[tuple[Node, Variable]]]
+# The cotangents of parts wait until they have so many times the elements of the whole.
+_PARTS_HELD = 4
 
 
 def backward(
@@ -38,16 +39,15 @@ def backward(
 ) -> list[Variable | None]:
     """Carry cotangents back from outputs: for each target its cotangent, or None where no output depends on it.
 
-    The list of outputs with their cotangents is emptied, so that arrays which only it holds are freed on the way. With
-    `record` the operations of the pass are recorded, to be differentiated again. With `stop` a target counts as
-    independent of the other targets: the pass does not go on from it.
+    The heads are emptied, so that arrays which only they hold are freed on the way. With `record` the pass is recorded,
+    to be differentiated again. With `stop` it does not go on from a target to other targets.
     """
     # Variables that wait have no nodes yet.
     settle([*targets, *[output for output, _ in heads]])
     order = _order([output for output, _ in heads], targets, stop)
     wanted = {key_of(target) for target in targets}
     cotangents: dict[_Key, Variable] = {}
-    scattered: _Scattered = {}
+    parts: _Parts = {}
     with setting(is_recording=record, depth=STATE.depth + 1):
         while heads:
             _accumulate(cotangents, key_of(heads[-1][0]), heads.pop()[1])
@@ -55,9 +55,13 @@ def backward(
             # This frees the node of the last iteration, with the arrays that only it refers to.
             node, needed = order.pop()
             keys = [(id(node), index) for index in range(len(node.types))]
+            for key in keys if parts else ():
+                _add_parts(cotangents, parts, key)
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if True in [seed is not None for seed in seeds]:
-                _through(node, seeds, needed, cotangents, scattered)
+                _through(node, seeds, needed, cotangents, parts)
+        for key in wanted:
+            _add_parts(cotangents, parts, key)
     return [cotangents.get(key_of(target)) for target in targets]
 
 
@@ -106,17 +110,19 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
 
 def _through(
     node: Node,
-    seeds: tuple[Variable | None, ...],
+    seeds: tuple[Any, ...],
     needed: tuple[bool, ...],
     cotangents: dict[_Key, Variable],
-    scattered: _Scattered,
+    parts: _Parts,
 ) -> None:
-    """Pull cotangents back through one node, and add them to those of its inputs.
-
-    `scattered` has the cotangents that others may be added into in place.
-    """
-    if node.primitive is GETITEM and not STATE.is_recording and is_injective(node.static["key"]):
-        _scatter(node, seeds[0], cotangents, scattered)
+    """Pull cotangents back through one node, and add them to those of its inputs."""
+    if node.primitive is GETITEM and is_injective(node.static["key"]):
+        (seed,), (whole,) = seeds, node.inputs
+        settle((seed,))
+        waiting = parts.setdefault(key_of(whole), [])
+        waiting.append((node, seed))
+        if len(waiting) * seed.size > _PARTS_HELD * whole.size:
+            _add_parts(cotangents, parts, key_of(whole))
         return
     pulled = node.primitive.pullback(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
@@ -132,24 +138,13 @@ def _through(
         _accumulate(cotangents, key_of(primal), cotangent)
 
 
-def _scatter(node: Node, seed: Variable | None, cotangents: dict[_Key, Variable], scattered: _Scattered) -> None:
-    """Pull a cotangent back through an index.
-
-    The cotangents of many parts of one array go into one array. If each part had an array of the size of the whole, a
-    loop over steps or layers would take time in the square of their number.
-    """
-    assert seed is not None
-    primal, key = key_of(node.inputs[0]), node.static["key"]
-    present, added = cotangents.get(primal), scattered.get(primal)
-    if present is not None and added is not None and added() is present:
-        with np.errstate(over="ignore", invalid="ignore"):  # a kernel does not warn either
-            present.array[key] += seed.array
-        return
-    (part,) = node.primitive.pullback(node, (seed,), (True,))
-    assert part is not None
-    if present is None and part.dtype.itemsize > 2:  # a kernel rounds a sum of half precision once
-        scattered[primal] = ref(part)
-    _accumulate(cotangents, primal, part)
+def _add_parts(cotangents: dict[_Key, Variable], parts: _Parts, key: _Key) -> None:
+    """Add the cotangents of parts of an array to that of the array, together, so that a loop over its parts takes no
+    time in the square of their number."""
+    if key in parts:
+        nodes, seeds = zip(*parts.pop(key), strict=True)
+        shape = nodes[0].inputs[0].shape
+        _accumulate(cotangents, key, scatter_parts(seeds, [node.static["key"] for node in nodes], shape))
 
 
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:

@@ -50,10 +50,7 @@ def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
 
 @lru_cache(maxsize=1024)
 def _cost_of_values(element: Element) -> float:
-    """The operations for the values of an element, or infinity if they are not vectorised.
-
-    The decision for a small kernel needs no more, so its derivatives are not compiled for that.
-    """
+    """The operations for the values of an element, or infinity if they are not vectorised: enough for small kernels."""
     return math.inf if is_scalar(element.function) else cost_of_element(element.function)
 
 
@@ -87,45 +84,38 @@ class Decision(NamedTuple):
     blocks: int = 0
 
 
-def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
-    """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
-    mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
-    if mode == "recompute":
-        return Decision(False, 'jacobian="recompute"')
-    if mode == "cache":
-        blocks = cost_of(element, tracked_positions(leaves)).blocks
-        return Decision(True, 'jacobian="cache"', blocks * math.prod(shape) * dtype.itemsize)
-    if _cost_of_values(element) * math.prod(shape) <= _NEGLIGIBLE:
-        return _EITHER
-    wrt = tracked_positions(leaves)
-    arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
-    read = sum([array.nbytes for array in arrays])
-    gradients = sum([leaves[at].array.nbytes for at in wrt])
-    library = "numpy" if isinstance(arrays[0], np.ndarray) else "cupy"
-    return _decide(element, wrt, math.prod(shape), dtype.itemsize, read, gradients, library)
-
-
 _EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
 
 
-@lru_cache(maxsize=1024)
-def _decide(
-    element: Element, wrt: tuple[int, ...], size: int, itemsize: int, read: int, gradients: int, library: str
-) -> Decision:
-    roofline, cost = _ROOFLINES[library], cost_of(element, wrt)
+def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
+    """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
+    mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
+    size, itemsize = math.prod(shape), dtype.itemsize
+    if mode == "recompute":
+        return Decision(False, 'jacobian="recompute"')
+    if mode == "auto" and _cost_of_values(element) * size <= _NEGLIGIBLE:
+        return _EITHER
+    wrt = tracked_positions(leaves)
+    cost = cost_of(element, wrt)
     blocks, outputs = cost.blocks * size * itemsize, cost.outputs * size * itemsize
-    balance, scalar = roofline.balance[itemsize == 8], roofline.scalar[itemsize == 8]
-    vectorised = size / balance
-    computed = vectorised * (scalar if cost.scalar else 1.0)
+    if mode == "cache":
+        return Decision(True, 'jacobian="cache"', blocks)
+    arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
+    read = sum([array.nbytes for array in arrays])
+    gradients = sum([leaves[at].array.nbytes for at in wrt])
+    is_on_host = isinstance(arrays[0], np.ndarray)
+    roofline = _ROOFLINES["numpy" if is_on_host else "cupy"]
+    vectorised = size / roofline.balance[itemsize == 8]
+    computed = vectorised * (roofline.scalar[itemsize == 8] if cost.scalar else 1.0)
     # In bytes moved: a kernel moves its arrays or computes, and the longer of the two counts. The forward pass writes
     # the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
     anew = max(read + outputs, cost.value * computed)
     anew += max(read + outputs + gradients, cost.pullback * computed)
     stored = max(read + outputs + blocks, cost.both * computed)
     stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
-    memory = total_memory() if library == "numpy" else int(sys.modules["cupy"].cuda.Device().mem_info[1])
-    if blocks > _MEMORY_SHARE * memory:
-        return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
     if anew <= stored + roofline.launch:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
+    memory = total_memory() if is_on_host else int(sys.modules["cupy"].cuda.Device().mem_info[1])
+    if blocks > _MEMORY_SHARE * memory:
+        return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)

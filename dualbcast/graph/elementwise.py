@@ -20,7 +20,7 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
-from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
+from dualbcast.graph.variable import Variable, method, registered
 
 
 class ScalarOperation(NamedTuple):
@@ -47,32 +47,13 @@ _IN_KERNELS = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isfinite", "isinf", "isnan", "ceil", "floor", "rint", "sign", "trunc"),
 }
-# The ufuncs behind the operators of Python.
-_OPERATORS = (
-    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative", "absolute", "invert"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-)
-# Python's operators, whose meaning needs no guard, unlike that of a ufunc; a guard takes 0.2 µs of each call.
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y: x + y,
-    "subtract": lambda x, y: x - y,
-    "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y,
-    "negative": lambda x: -x,
-    "power": lambda x, p: x**p,
-    "absolute": lambda x: abs(x),
-}
 # Numbers that become part of the kernel as exponents, so it has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
 
 
 @functools.cache
 def operation(key: str | np.ufunc) -> ScalarOperation:
-    """The operation for a key: the name "where", the name of a NumPy ufunc, or a ufunc of any library.
-
-    A ufunc that does not work on single numbers, or has no derivative rule, is refused.
-    """
+    """The operation for "where", the name of a NumPy ufunc, or a ufunc of any library that has a derivative rule."""
     if key == "where":
         choice = _scalar_function(lambda condition, x, y: x if condition else y, "where")
         return ScalarOperation("where", np.where, choice, False)
@@ -84,8 +65,6 @@ def operation(key: str | np.ufunc) -> ScalarOperation:
         return ScalarOperation(name, ufunc, None, True)
     if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
-    if is_of_numpy and name in _ARITHMETIC:
-        return ScalarOperation(name, ufunc, _scalar_function(_ARITHMETIC[name], name), False)
     calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
     scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), name)
     if not ends:
@@ -121,11 +100,9 @@ def _fixed_power(exponent: float) -> BroadcastFunction:
 _NUMBERS = (bool, int, float)
 
 
+@registered
 def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
-    """Apply an element-wise operation to Variables, arrays and numbers, which broadcast together.
-
-    It goes by the name of a ufunc of NumPy's, or "where"; or it is a ufunc of any library.
-    """
+    """Apply an element-wise operation, by its key, to Variables, arrays and numbers, which broadcast together."""
     applied = operation(name)
     if applied.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
         return _ended(applied, inputs)
@@ -138,9 +115,6 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
             scalar, inputs = _fixed_power(exponent), inputs[:1]
     output: Variable = call(scalar, inputs, applied.name)
     return output
-
-
-OPERATIONS.update({name: functools.partial(apply, name) for name in _OPERATORS})
 
 
 def where(condition: Any, x: Any, y: Any) -> Variable:
@@ -180,10 +154,7 @@ def astype(x: Any, dtype: Any) -> Variable:
 
 
 def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> Any:
-    """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name.
-
-    It returns a Variable, or what the function returns with Variables for its numbers.
-    """
+    """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name."""
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.
     specialisation, values = function._dispatch.find(args, {}, None)
     return call_bound(specialisation, values, name or function.__name__)
@@ -210,13 +181,10 @@ def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: st
 
 
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
-    """An argument of an element function as a number of Python or a Variable; `beside` has all arguments.
-
-    The dtype of a number of Python does not count. NumPy's numbers become arrays of the library of the other arguments.
-    """
+    """An argument of an element function as a number of Python, whose dtype does not count, or a Variable."""
     if type(value) in _NUMBERS:
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic):  # it becomes an array of the library of the other arguments
         value = namespace(*[each for each in beside if not isinstance(each, np.generic)]).asarray(value)
     return Variable(value, tracked=False)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from dualbcast.autodiff.operation_cost import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
@@ -73,9 +73,8 @@ class Explanation:
         return [row for row in self.rows if row.is_kernel and row.phase.startswith(phase)]
 
     def __str__(self) -> str:
-        table = Table(box=None, pad_edge=False)
-        for title in ("phase", "what", "shape", "ops", "read", "written", "note"):
-            table.add_column(title, justify="right" if title in ("ops", "read", "written") else "left")
+        figures = [Column(title, justify="right") for title in ("ops", "read", "written")]
+        table = Table("phase", "what", "shape", *figures, "note", box=None, pad_edge=False)
         for row in self.rows:
             operations = f"{row.operations:.0f}" if row.is_kernel else ""
             moved = (f"{row.bytes_read:,}", f"{row.bytes_written:,}")
@@ -138,12 +137,12 @@ def _bytes(types: Iterable[tuple[tuple[int, ...], Any]]) -> int:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in types)
 
 
-def _bytes_of_inputs(node: Node) -> int:
-    return _bytes((each.shape, each.dtype) for each in node.inputs if isinstance(each, Variable))
+def _types(inputs: Iterable[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    return [(each.shape, each.dtype) for each in inputs if isinstance(each, Variable)]
 
 
 def _forward(node: Node, note: str) -> Row:
-    read, written = _bytes_of_inputs(node), _bytes(node.types)
+    read, written = _bytes(_types(node.inputs)), _bytes(node.types)
     region: Region | None = node.static.get("region")
     if region is None:
         return Row("forward", node.primitive.name, False, node.types[0][0], 0.0, read, written, note)
@@ -156,8 +155,8 @@ def _forward(node: Node, note: str) -> Row:
 
 
 def _backward(node: Node) -> Row:
-    read, wrt = _bytes_of_inputs(node), tracked_positions(node.inputs)
-    written = _bytes((node.inputs[at].shape, node.inputs[at].dtype) for at in wrt)
+    read, wrt = _bytes(_types(node.inputs)), tracked_positions(node.inputs)
+    written = _bytes(_types(node.inputs[at] for at in wrt))
     region: Region | None = node.static.get("region")
     if region is None:
         name, read = f"backward of {node.primitive.name}", read + _bytes(node.types)

@@ -112,14 +112,10 @@ _REFERENCES_OF_LOCAL = _references()
 
 
 def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]:
-    """Make sure that a user's array stays as it is now; `is_read_again` if a second call of a function will read the
-    array itself, so that a copy does not help.
+    """Give the array, read-only until the object beside it ends; or a copy and None if it is small or cannot be frozen.
 
-    It returns the same array, read-only from now on, and an object: when this ends, the array is writable again.
-    Earlier views of an array that owns its memory stay writable, and so do those that C code has.
-
-    It returns a copy and None if the array is small or cannot be made read-only. CuPy arrays cannot, nor memory that no
-    NumPy array owns, nor views if others may see the same memory. An array that was read-only before comes with None.
+    CuPy arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory. Earlier views
+    of an array that owns its memory stay writable. A copy does not help if the array `is_read_again` by a second call.
     """
     if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
         return array.copy("K"), None
@@ -172,10 +168,7 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
 
 
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
-    """The array of a Variable that a user makes from a value, as `freeze` gives it.
-
-    A value that is no array of real numbers, or means more than its numbers, is refused.
-    """
+    """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers and no more."""
     array = value
     if type(value) is not _ndarray:
         if has_own_arithmetic(value):
@@ -216,11 +209,8 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
 
 
 def thaw_on_failure(function: Function) -> Function:
-    """Decorate a transformation, or a part of one: if it fails, arrays that it alone needs are writable again.
-
-    Otherwise they would stay read-only while the traceback refers to their Variables, and an interactive session keeps
-    the last traceback.
-    """
+    """Decorate a transformation: if it fails, arrays that it alone needs are writable again, also while an interactive
+    session keeps the traceback, which refers to their Variables."""
 
     @functools.wraps(function)
     def called(*args: Any, **named: Any) -> Any:

@@ -34,10 +34,7 @@ def defer(
     dtypes: tuple[np.dtype[Any], ...],
     sums: tuple[Shape | None, ...] | None = None,
 ) -> tuple[Variable, ...]:
-    """Variables for the outputs of an element function, which is computed when one of their values is needed.
-
-    The parameters are the attributes of an `Expression`; each of the `inputs` is a Variable or a number.
-    """
+    """Variables for the outputs of an `Expression`, which is computed when one of their values is needed."""
     tracked = STATE.is_recording and bool(tracked_positions(inputs))
     sums = (None,) * len(dtypes) if sums is None else sums
     is_computed_now = not STATE.is_fusing or math.prod(shape) < Limits.elements
@@ -49,15 +46,15 @@ def defer(
     if is_computed_now:
         return _recorded(expression)
     expression.inputs = tuple([_joined(each, expression) for each in inputs])
-    outputs = expression.wait()
+    expression.count()
     if expression.exceeds_limits():
         # Some of it may have been computed in the meantime.
         expression.count_again()
         if expression.exceeds_limits():
             settle(inputs)
             expression.inputs = tuple(inputs)
-            outputs = expression.wait()
-    return outputs
+            expression.count()
+    return expression.wait()
 
 
 def _joined(each: Any, reader: Expression) -> Any:
@@ -127,17 +124,18 @@ def compute(expression: Expression) -> None:
     if expression.composed_in is not None:
         # A kernel has computed it before and did not store it. The same composition will store it the next time.
         earlier, at = expression.composed_in
-        earlier.learned.update([(at, output.index) for output, _ in wanted])
+        earlier.learned.update([(at, output.at) for output, _ in wanted])
     for at, inner in enumerate(gathered.order[:-1]):
         for output, variable in inner.uncomputed() if inner.tracked == expression.tracked else ():
             # Sums are wanted sooner or later, and cost little to write. Uncomputed, they would keep all their inputs.
-            if output.summed is not None or (at, output.index) in composition.learned:
+            if output.summed is not None or (at, output.at) in composition.learned:
                 wanted.append((output, variable))
         if inner.composed_in is None:
             inner.composed_in = composition, at
     for each in gathered.order:
-        each.forget()
-    region = region_of(gathered, tuple([output for output, _ in wanted]))
+        each.behind = None
+    outputs = tuple([output for output, _ in wanted])
+    region = Region(composition.element(tuple(map(gathered.number, outputs))), gathered, outputs)
     arrays = region.run()
     variables = tuple([variable for _, variable in wanted])
     if expression.tracked:
@@ -157,8 +155,8 @@ class Region:
     def __init__(self, element: Element, gathered: Gathered, outputs: tuple[Output, ...]) -> None:
         # The function of the leaves, and for each of its outputs the output of an expression that it is.
         self.element, self.gathered, self.outputs = element, gathered, outputs
-        self.dtypes = tuple([output.expression.dtypes[output.index] for output in outputs])
-        self.sums = tuple([output.expression.sums[output.index] for output in outputs])
+        self.dtypes = tuple([output.expression.dtypes[output.at] for output in outputs])
+        self.sums = tuple([output.expression.sums[output.at] for output in outputs])
         self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
         # Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
         # something is summed.
@@ -242,34 +240,27 @@ def _destinations(
     dtypes: tuple[np.dtype[Any], ...],
     sums: tuple[Shape | None, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each output of a pullback its position, and which outputs are computed.
-
-    The positions count the given cotangents first, and then the computed outputs. Equal outputs are computed once. An
-    output that is one of the given cotangents, handed on, is not computed at all.
-    """
+    """For each output of a pullback its position among the given cotangents and then the computed outputs; and which
+    outputs are computed: equal ones once, and none that is a given cotangent, handed on."""
     params = element.function.params[len(element.function.params) - len(given) :]
     # A cotangent of a sum is broadcast, so it is never handed on as it is.
     known: list[Any] = [
         (param, dtype, None) if own == shape else None for param, (own, dtype) in zip(params, given, strict=True)
     ]
     stored: list[int] = []
-    positions: list[int] = []
-    for at, output in enumerate(element.function.outputs):
-        key = output.value, dtypes[at], sums[at]
+    keys = list(zip([output.value for output in element.function.outputs], dtypes, sums, strict=True))
+    for at, key in enumerate(keys):
         if key not in known:
             known.append(key)
             stored.append(at)
-        positions.append(known.index(key))
-    return tuple(positions), tuple(stored)
+    return tuple(map(known.index, keys)), tuple(stored)
 
 
 def pullback_of(
     region: Region, present: tuple[int, ...], wrt: tuple[int, ...], takes_jacobian: bool = True
 ) -> tuple[Element, list[Any] | None]:
-    """The element function of a pullback for cotangents of some outputs, and the blocks of the Jacobian that it takes.
-
-    The blocks are None where it takes the leaves instead.
-    """
+    """The element function of a pullback for cotangents of some outputs, and the blocks of the Jacobian that it takes;
+    None where it takes the leaves instead."""
     blocks = region.blocks
     if blocks is None or not takes_jacobian:
         return region.element.select(present).derive("pullback", wrt), None
@@ -279,18 +270,10 @@ def pullback_of(
 
 
 def reopen(node: Node, targets: Mapping[Output, Variable]) -> None:
-    """Turn Variables that exist only inside a node's region into its inputs, so that they can be differentiated in.
-
-    `targets` has the Variables by their source.
-    """
+    """Turn those targets that exist only inside a node's region into its inputs. `targets` has them by their source."""
     region: Region = node.static["region"]
-    used = {
-        each
-        for expression in region.gathered.order
-        for each in expression.inputs
-        if isinstance(each, Output) and each not in region.gathered.computed
-    }
-    inner = {source: each for source, each in targets.items() if source in used}
+    used = {each for expression in region.gathered.order for each in expression.inputs if isinstance(each, Output)}
+    inner = {source: targets[source] for source in targets if source in used - region.gathered.computed.keys()}
     if not inner:
         return
     for each in inner.values():

@@ -18,7 +18,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.shapes import axis_of, reshape
-from dualbcast.graph.tape import STATE, observe, unary
+from dualbcast.graph.tape import STATE, Primitive, observe, unary
 from dualbcast.graph.variable import Variable, method, registered
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.cpu.loader import compiled
@@ -48,9 +48,6 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     x = constant(x)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
-    indices = indices.array if isinstance(indices, Variable) else indices
-    if isinstance(indices, list | tuple):
-        indices = np.asarray(indices, dtype=None if indices else np.intp)
     return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), indices))
 
 
@@ -60,11 +57,8 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
     position = axis_of(axis, x.ndim, "take_along_axis")
     if at.ndim != x.ndim:
         raise ArgumentError(f"take_along_axis: the indices have shape {at.shape}, and the array {x.shape}")
-    xp, key = namespace(at), []
-    for other, size in enumerate(x.shape):
-        whole = xp.arange(size).reshape([-1 if each == other else 1 for each in range(x.ndim)])
-        key.append(at if other == position else whole)
-    return getitem(x, tuple(key))
+    whole = np.ogrid[tuple(map(slice, x.shape))]
+    return getitem(x, (*whole[:position], at, *whole[position + 1 :]))
 
 
 def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
@@ -80,7 +74,12 @@ def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
     Variable([5., 0., 2.])
     """
     values = constant(values)
-    return run(_SCATTER, (values,), key=_plain(key, values.namespace), shape=tuple(shape))
+    return scatter_parts([values], [_plain(key, values.namespace)], tuple(shape))
+
+
+def scatter_parts(parts: Sequence[Variable], keys: Sequence[Any], shape: tuple[int, ...]) -> Variable:
+    """Zeros of a shape with each part added at its key. If there are many, no key may name an element twice."""
+    return run(_SCATTER, tuple(parts), keys=keys, shape=shape)
 
 
 # --- the primitives ---------------------------------------------------------------------------------------------------
@@ -92,19 +91,28 @@ def is_injective(key: Any) -> bool:
     return not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b")
 
 
-def _scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    xp = namespace(values)
-    if is_injective(key):
-        scattered = xp.zeros(shape, dtype=values.dtype)
-        scattered[key] = values
-        return scattered
+def _scatter(*values: Any, keys: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    dtype = values[0].dtype
+    if not is_injective(keys[0]):
+        return _scatter_repeated(values[0], keys[0], shape)
+    # A sum of half precision is rounded once, as by a kernel, which does not warn of infinities either.
+    wide = np.float32 if dtype.itemsize == 2 and len(keys) > 1 else dtype
+    scattered = namespace(*values).zeros(shape, dtype=wide)
+    scattered[keys[0]] = values[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for value, key in zip(values[1:], keys[1:], strict=True):
+            scattered[key] += value
+        return scattered.astype(dtype, copy=False)
+
+
+def _scatter_repeated(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     parts = key if isinstance(key, tuple) else (key,)
     arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
     if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
         return _scatter_along(values, parts[-1], shape, arrays[0])
     # For any other key: the positions of its elements in the flattened array.
     size = math.prod(shape)
-    places = xp.arange(size).reshape(shape)[key]
+    places = namespace(values).arange(size).reshape(shape)[key]
     return _add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
 
 
@@ -123,9 +131,13 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
 GETITEM = unary(
     "indexing",
     lambda array, key: array[key],
-    lambda node, cotangent: scatter(cotangent, node.static["key"], node.inputs[0].shape),
+    lambda node, cotangent: scatter_parts([cotangent], [node.static["key"]], node.inputs[0].shape),
 )
-_SCATTER = unary("scatter", _scatter, lambda node, cotangent: getitem(cotangent, node.static["key"]))
+_SCATTER = Primitive(
+    "scatter",
+    _scatter,
+    lambda node, cotangents, _wanted: [run(GETITEM, tuple(cotangents), key=key) for key in node.static["keys"]],
+)
 
 
 # --- sums of rows -----------------------------------------------------------------------------------------------------
@@ -159,16 +171,9 @@ _TERMS_UNCOMPENSATED = 64
 
 
 def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[Any]:
-    """An array of `length` rows, with each of `rows` added at its place, in float64 and in their order.
+    """As `_add_rows`, in float64 and in the order of the rows.
 
     If many float64 rows have one place, the rounding errors are added up beside the sums, as in kernels.
-
-    Examples
-    --------
-    >>> row_sums(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([1, 1, 0]), 3)
-    array([[5., 6.],
-           [4., 6.],
-           [0., 0.]])
     """
     count, columns = rows.shape
     if count and (places.min() < 0 or places.max() >= length):
@@ -201,13 +206,8 @@ def _scatter_add(dtype: str, is_compensated: bool) -> Any:
 
 
 def _plain(key: Any, xp: Any) -> Any:
-    """A key of numbers, slices and arrays of the library `xp`.
-
-    Variables, sequences and NumPy's arrays in it become such arrays, which stay as they are now.
-    """
-    if isinstance(key, tuple):
-        return tuple([_plain_part(part, xp) for part in key])
-    return _plain_part(key, xp)
+    """A key of numbers, slices, and arrays of the library `xp`, which stay as they are now."""
+    return tuple([_plain_part(part, xp) for part in key]) if isinstance(key, tuple) else _plain_part(key, xp)
 
 
 def _plain_part(part: Any, xp: Any) -> Any:

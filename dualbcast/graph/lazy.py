@@ -7,7 +7,7 @@ and the one element function that is composed of them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
@@ -39,17 +39,16 @@ class Limits:
     elements = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """An output of an expression; a Variable that has no value yet stands for one."""
 
     expression: Expression
-    index: int
+    at: int
 
     @property
     def summed(self) -> Shape | None:
         """The shape that it is summed to, or None."""
-        return self.expression.sums[self.index]
+        return self.expression.sums[self.at]
 
     @property
     def shape(self) -> Shape:
@@ -57,7 +56,7 @@ class Output:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.expression.dtypes[self.index]
+        return self.expression.dtypes[self.at]
 
     @property
     def namespace(self) -> Any:
@@ -83,8 +82,6 @@ class Expression:
     tracked: bool
     # Serials count upwards, so those of the expressions among the inputs are lower.
     serial: int = field(default_factory=itertools.count().__next__)
-    # Whether a kernel has computed it, so outputs of it may have values.
-    has_run: bool = False
     # The first composition, made for another expression, in which it was computed, and its position there.
     composed_in: tuple[Composition, int] | None = None
 
@@ -95,62 +92,49 @@ class Expression:
     namespace: Any = None
     # Whether a derivative ends here: the outputs carry none, and some input does.
     detached: bool = False
-    # The expressions that it waits for; None if a kernel has computed it.
-    behind: frozenset[Expression] | None = None
-    # The keys of the leaves of it and of the expressions behind it. Some of these may have been computed since.
-    leaves: frozenset[Any] = frozenset()
-    # The number of statements of itself and of the expressions behind it.
-    length: int = 0
+    # The expressions that it waits for, and the keys of all leaves; some may have been computed since. It is None if a
+    # kernel has computed this expression.
+    behind: set[Any] | None = None
 
     def wait(self) -> tuple[Variable, ...]:
         """The Variables that stand for the outputs until they are computed; they are remembered weakly."""
-        before: set[Expression] = set()
-        own_leaves: set[Any] = set()
-        is_derived = False
+        for each in self.inputs:
+            if isinstance(each, Variable):
+                self.namespace, is_derived = each.namespace, each.tracked
+            elif isinstance(each, Output):
+                self.namespace, is_derived = each.namespace, each.expression.tracked or each.expression.detached
+            else:
+                continue
+            self.detached = self.detached or (is_derived and not self.tracked)
+        outputs = [
+            Variable._pending(Output(self, index), self.tracked and is_float(dtype))
+            for index, dtype in enumerate(self.dtypes)
+        ]
+        self.outputs = tuple([ref(each) for each in outputs])
+        return tuple(outputs)
+
+    def count(self) -> None:
+        """Note what it waits for, from what its inputs wait for."""
+        self.behind = set()
         for each in self.inputs:
             if type(each) is Output:
-                expression = each.expression
-                before.add(expression)
-                is_derived = is_derived or expression.tracked or expression.detached
-                self.namespace = expression.namespace
+                before = each.expression
+                if before.behind is None:
+                    before.count_again()
+                self.behind.update(before.behind or (), (before,))
             else:
-                own_leaves.add(_key(each))
-                if isinstance(each, Variable):
-                    is_derived = is_derived or each.tracked
-                    self.namespace = self.namespace or each.namespace
-        self.detached = is_derived and not self.tracked
-        for expression in before:
-            if expression.behind is None:
-                expression.count_again()
-        self._note(
-            frozenset(before).union(*[each.behind or () for each in before]),
-            frozenset(own_leaves).union(*[each.leaves for each in before]),
-        )
-        outputs = tuple(
-            [
-                Variable._pending(Output(self, index), self.tracked and is_float(dtype))
-                for index, dtype in enumerate(self.dtypes)
-            ]
-        )
-        self.outputs = tuple([ref(each) for each in outputs])
-        return outputs
+                self.behind.add(_key(each))
 
     def count_again(self) -> None:
-        """Update the expressions that it waits for."""
+        """Note what it waits for, without what has been computed in the meantime."""
         gathered = gather(self)
-        self._note(frozenset(gathered.order[:-1]), frozenset(map(_key, gathered.leaves)))
-
-    def _note(self, behind: frozenset[Expression], leaves: frozenset[Any]) -> None:
-        self.behind, self.leaves = behind, leaves
-        self.length = self.element.length + sum([each.element.length for each in behind])
-
-    def forget(self) -> None:
-        """Note that a kernel has computed it, so it waits no longer."""
-        self.behind, self.leaves, self.has_run = None, frozenset(), True
+        self.behind = {*gathered.order[:-1], *map(_key, gathered.leaves)}
 
     def exceeds_limits(self) -> bool:
         """Whether one kernel may not contain it with all expressions behind it."""
-        return self.length > Limits.statements or len(self.leaves) > Limits.arrays
+        behind = self.behind or ()
+        lengths = [each.element.length for each in behind if type(each) is Expression]
+        return self.element.length + sum(lengths) > Limits.statements or len(behind) - len(lengths) > Limits.arrays
 
     def uncomputed(self) -> Iterator[tuple[Output, Variable]]:
         """The outputs, with the Variables that stand for them, if these exist and have no value yet."""
@@ -166,24 +150,22 @@ def _key(leaf: Any) -> Any:
 
 
 class Gathered(NamedTuple):
-    """Expressions with all that they wait for, in the form of a composition."""
+    """Expressions with all that they wait for."""
 
     # Each stands after the expressions among its inputs; if one was asked for, it is the last.
     order: list[Expression]
     # The Variables and numbers among the inputs of all of them.
     leaves: list[Any]
-    # For each expression the numbers of its inputs: the leaves are the first values, and the outputs of each expression
-    # are the next ones.
-    refs: list[tuple[int, ...]]
     # The outputs that have been computed, with the leaves that stand for them.
     computed: dict[Output, Variable]
-    # The number of a leaf, by its key; and of the first output of an expression, by its id.
+    # The number of a leaf, by its key; and of the first output of an expression, by its id. The leaves are the first
+    # values, and the outputs of each expression are the next ones.
     numbers: dict[Any, int]
 
-    def number(self, output: Output) -> int:
-        """The number of an output among the values."""
-        leaf = self.computed.get(output)
-        return self.numbers[id(output.expression)] + output.index if leaf is None else self.numbers[id(leaf)]
+    def number(self, value: Any) -> int:
+        """The number of an output or a leaf among the values."""
+        leaf = self.computed.get(value) if type(value) is Output else value
+        return self.numbers[id(value.expression)] + value.at if leaf is None else self.numbers[_key(leaf)]
 
 
 def gather(
@@ -191,83 +173,36 @@ def gather(
 ) -> Gathered:
     """Collect some expressions and all that they wait for.
 
-    The outputs in `stops` count as computed, and Variables there have their values. By default these are all outputs
-    that have a value. The first leaves are those in `first`, whether an expression reads them or not.
+    The Variables in `stops` have the values of outputs, by default all that are computed. The first leaves are `first`.
     """
-    visited, order, computed = _reached(roots, stops)
+    computed = {} if stops is None else dict(stops)
+    reached: set[Expression] = set()
+    pending = list(roots)
+    while pending:
+        expression = pending.pop()
+        if expression not in reached:
+            reached.add(expression)
+            for each in expression.inputs:
+                if type(each) is Output:
+                    variable = each.expression.outputs[each.at]() if stops is None else None
+                    if variable is not None and variable._value is not None:
+                        computed[each] = variable
+                    elif each not in computed:
+                        pending.append(each.expression)
+    # In the order of creation each stands after those among its inputs.
+    order = sorted(reached, key=attrgetter("serial"))
     leaves = list(first)
     numbers: dict[Any, int] = {id(leaf): number for number, leaf in enumerate(leaves)}
-    # The numbers of outputs are known when all leaves are.
-    inputs: dict[Expression, list[int | Output]] = {}
-    for expression in visited:
-        numbered = inputs[expression] = []
+    for expression in order:
         for each in expression.inputs:
-            if type(each) is Output:
-                leaf = computed.get(each) if computed else None
-                if leaf is None:
-                    numbered.append(each)
-                    continue
-            else:
-                leaf = each
-            key = _key(leaf)
-            number = numbers.get(key)
-            if number is None:
-                number = numbers[key] = len(leaves)
+            leaf = computed.get(each) if type(each) is Output else each
+            if leaf is not None and numbers.setdefault(_key(leaf), len(leaves)) == len(leaves):
                 leaves.append(leaf)
-            numbered.append(number)
     count = len(leaves)
     for expression in order:
         numbers[id(expression)] = count
         count += len(expression.dtypes)
-    refs = [
-        tuple([each if isinstance(each, int) else numbers[id(each.expression)] + each.index for each in numbered])
-        for numbered in [inputs[expression] for expression in order]
-    ]
-    return Gathered(order, leaves, refs, computed, numbers)
-
-
-def _reached(
-    roots: Sequence[Expression], stops: Mapping[Output, Variable] | None
-) -> tuple[Iterable[Expression], list[Expression], dict[Output, Variable]]:
-    """The expressions that `gather` collects, and the computed outputs where it stops.
-
-    The expressions are given twice: in the order in which their leaves are numbered, and in that in which they are
-    computed. Both are the order of creation as long as no kernel has computed any of the expressions; afterwards, and
-    with `stops`, they are visited depth first. The order decides how the sums of cotangents are rounded.
-    """
-    computed = {} if stops is None else dict(stops)
-    if len(roots) == 1 and Output not in map(type, roots[0].inputs):
-        return roots, list(roots), computed
-    is_depth_first = stops is not None
-    visited: dict[Expression, None] = {}
-    order: list[Expression] = []
-    pending = [(root, False) for root in reversed(roots)]
-    while pending:
-        expression, is_ready = pending.pop()
-        if is_ready:
-            order.append(expression)
-        elif expression not in visited:
-            visited[expression] = None
-            pending.append((expression, True))
-            is_depth_first = is_depth_first or expression.has_run
-            for output in expression.inputs:
-                if type(output) is Output:
-                    if stops is None:
-                        _note_value(output, computed)
-                    if not computed or output not in computed:
-                        pending.append((output.expression, False))
-    if is_depth_first or computed:
-        return visited, order, computed
-    order.sort(key=attrgetter("serial"))
-    return order, order, computed
-
-
-def _note_value(output: Output, computed: dict[Output, Variable]) -> None:
-    """Enter an output among those computed if the Variable that stands for it has a value."""
-    if output.expression.has_run:
-        variable = output.expression.outputs[output.index]()
-        if variable is not None and variable._value is not None:
-            computed[output] = variable
+    return Gathered(order, leaves, computed, numbers)
 
 
 # --- compositions -----------------------------------------------------------------------------------------------------
@@ -283,8 +218,9 @@ _COMPOSITIONS_KEPT = 2048
 
 @dataclass(eq=False, slots=True)
 class Composition:
-    """A structure of expressions, as in `Gathered`, with the element functions made of it by their outputs."""
+    """A structure of expressions, with the element functions made of it by their outputs."""
 
+    # Of each expression the element function, and the numbers of its inputs; and the number of leaves. See `Gathered`.
     _elements: tuple[Element, ...]
     _refs: tuple[tuple[int, ...], ...]
     _leaves: int
@@ -326,7 +262,8 @@ _composition = lru_cache(maxsize=_COMPOSITIONS_KEPT)(Composition)
 def composition_of(gathered: Gathered) -> Composition:
     """The composition of gathered expressions, which is the same object for the same structure."""
     elements = tuple([expression.element for expression in gathered.order])
-    return _composition(elements, tuple(gathered.refs), len(gathered.leaves))
+    refs = tuple([tuple(map(gathered.number, expression.inputs)) for expression in gathered.order])
+    return _composition(elements, refs, len(gathered.leaves))
 
 
 @lru_cache(maxsize=1024)

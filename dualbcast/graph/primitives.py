@@ -28,19 +28,11 @@ _ERRORS = {IndexError: IndexingError, ValueError: ShapeError, TypeError: DTypeEr
 
 
 def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
-    """Apply a primitive of one output; see `run_multiple`."""
-    return run_multiple(primitive, inputs, static)[0]
-
-
-def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]) -> tuple[Variable, ...]:
-    """Apply a primitive: compute its outputs, and record a node where a derivative may be asked for.
-
-    Where the arrays do not fit, the error names the operation and the shapes.
-    """
+    """Apply a primitive: compute its output, and record a node where a derivative may be asked for."""
     observe(inputs)
     values = arrays_of(inputs)
     try:
-        result = primitive.forward(*values, **static)
+        array = primitive.forward(*values, **static)
     except ShapeError as error:
         raise ShapeError(f"{primitive.name}: {error}") from None
     except DualbcastError:
@@ -52,16 +44,13 @@ def run_multiple(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str
         own = next(own for numpys, own in _ERRORS.items() if isinstance(error, numpys))
         raise own(f"{subject}: {error}") from None
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
-    arrays = result if primitive.multiple else (result,)
-    outputs = tuple([Variable._of(as_array(array), is_tracked and is_float(array.dtype)) for array in arrays])
-    if len(inputs) == 1 and isinstance(inputs[0], Variable) and inputs[0].frozen is not None:
-        # Only an operation of one array may return a view.
-        for output in outputs:
-            if output._value is values[0] or output._value.base is not None:
-                output.frozen = inputs[0].frozen
+    output = Variable._of(as_array(array), is_tracked and is_float(array.dtype))
+    # Only an operation of one array may return a view.
+    if len(inputs) == 1 and isinstance(inputs[0], Variable) and (array is values[0] or array.base is not None):
+        output.frozen = inputs[0].frozen
     if is_tracked:
-        record(primitive, inputs, static, outputs)
-    return outputs
+        record(primitive, inputs, static, (output,))
+    return output
 
 
 def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Variable]) -> None:
@@ -73,9 +62,8 @@ def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]
 
 
 def output_of(node: Node) -> Variable:
-    """The output of a node that saves it: the Variable, or a new one if it does not exist any more."""
-    output = node.outputs[0]()
-    return output if output is not None else Variable._of(node.saved[0], True, node)
+    """The output of a node that saves it."""
+    return Variable._of(node.saved[0], True, node)
 
 
 def tracked_positions(inputs: Sequence[Any]) -> tuple[int, ...]:

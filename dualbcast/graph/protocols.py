@@ -14,6 +14,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph.arrays import map_leaves
 from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable, registered
@@ -105,17 +106,17 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
                 raise
             raise ArgumentError(f"{name} on Variables: {str(error).partition(' ')[2]}") from None
     if function.__name__ in _WITHOUT_DERIVATIVE:
-        return function(*[_without(each) for each in args], **{key: _without(each) for key, each in options.items()})
+        args, options = _without((args, options))
+        return function(*args, **options)
     raise ArgumentError(
         f"{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
         "v.value it works without one"
     )
 
 
-def _without(argument: Any) -> Any:
-    if isinstance(argument, list | tuple):
-        return type(argument)([_without(each) for each in argument])
-    return argument.array if isinstance(argument, Variable) else argument
+def _without(arguments: Any) -> Any:
+    """The arguments with the array of each Variable in its place."""
+    return map_leaves(lambda _, leaf: leaf.array if isinstance(leaf, Variable) else leaf, arguments)
 
 
 # Their results are integers, bools, texts, or do not depend on the values of the elements.
@@ -180,16 +181,14 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variab
     return linalg.diagonal(a, axis1, axis2)
 
 
-# NumPy's functions of the same names take the same arguments, except for the name of the first one.
-_OF_THE_SAME_NAME: tuple[Callable[..., Any], ...] = (
-    *(shapes.sum, shapes.broadcast_to, indexing.take, indexing.take_along_axis),
-    *(reductions.mean, reductions.max, reductions.min, reductions.prod, reductions.cumsum, reductions.cumulative_sum),
-    *(shapes.transpose, shapes.matrix_transpose, shapes.swapaxes, shapes.moveaxis, shapes.expand_dims, shapes.squeeze),
-    *(shapes.flip, shapes.roll, shapes.repeat, shapes.concat, shapes.stack, shapes.unstack),
-    *(linalg.dot, linalg.inner, linalg.outer, linalg.tensordot),
-)
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{getattr(np, function.__name__): function for function in _OF_THE_SAME_NAME},
+    # Most of NumPy's functions take the same arguments as those of the graph, except for the name of the first one.
+    **{
+        getattr(np, name): function
+        for module in (indexing, linalg, reductions, shapes)
+        for name, function in vars(module).items()
+        if getattr(function, "__module__", "") == module.__name__ and hasattr(np, name)
+    },
     np.amax: reductions.max,
     np.amin: reductions.min,
     np.var: Variable.var,

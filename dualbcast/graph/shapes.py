@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import Limits
-from dualbcast.graph.primitives import IndexingError, constant, run, run_multiple
+from dualbcast.graph.primitives import IndexingError, constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method, registered
 
@@ -70,11 +71,13 @@ def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, .
 # --- reshape and broadcast --------------------------------------------------------------------------------------------
 
 
-_RESHAPE = unary(
-    "reshape",
-    lambda array, shape: array.reshape(shape),
-    lambda node, cotangent: reshape(cotangent, node.inputs[0].shape),
-)
+def _reshaping(name: str, forward: Callable[..., Any]) -> Primitive:
+    """A primitive whose result has the same elements in the same order."""
+    return unary(name, forward, lambda node, cotangent: reshape(cotangent, node.inputs[0].shape))
+
+
+_RESHAPE = _reshaping("reshape", lambda array, shape: array.reshape(shape))
+_EXPAND_DIMS = _reshaping("expand_dims", np.expand_dims)
 _BROADCAST = unary(
     "broadcast_to",
     lambda array, shape: namespace(array).broadcast_to(array, shape),
@@ -175,68 +178,63 @@ def sum_to(x: Variable, shape: tuple[int, ...]) -> Variable:
 # --- the elements of one array in another order -----------------------------------------------------------------------
 
 
-def _pullback_of_permute(node: Node, cotangent: Variable) -> Variable:
-    axes = node.static["axes"]
-    return permute_dims(cotangent, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+@cache
+def _rearrangement(function: Callable[..., Any]) -> Primitive:
+    """The primitive of a function of NumPy's that undoes itself, if it is called with other arguments `back`."""
+    return unary(
+        function.__name__,
+        lambda array, args, back: function(array, *args),  # noqa: ARG005
+        lambda node, cotangent: _rearranged(function, cotangent, node.static["back"], node.static["args"]),
+    )
 
 
-_PERMUTE = unary("permute_dims", lambda array, axes: array.transpose(axes), _pullback_of_permute)
+def _rearranged(function: Callable[..., Any], x: Any, args: tuple[Any, ...], back: tuple[Any, ...]) -> Variable:
+    return run(_rearrangement(function), (constant(x),), args=args, back=back)
 
 
-@registered
 def permute_dims(x: Any, axes: Sequence[int]) -> Variable:
     """`x` with its axes in another order."""
     x = constant(x)
     order = axes_of(tuple(axes), x.ndim, "permute_dims")
-    if len(order) != x.ndim:
-        raise ShapeError(f"permute_dims: axes={tuple(axes)} does not name the {x.ndim} axes of an array of {x.shape}")
-    return run(_PERMUTE, (x,), axes=order)
+    return _rearranged(np.transpose, x, (order,), (sorted(range(len(order)), key=order.__getitem__),))
 
 
+@registered
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Variable:
     """`x` with its axes in another order, by default in reverse: `numpy.transpose`."""
-    x = constant(x)
-    return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
+    return _rearranged(np.transpose, x, (), ()) if axes is None else permute_dims(x, axes)
 
 
 @registered
 def matrix_transpose(x: Any) -> Variable:
     """The transposes of the matrices in the last two axes."""
-    x = constant(x)
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose needs two dimensions, and has shape {x.shape}")
     return swapaxes(x, -2, -1)
 
 
 @method
 def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
     """`x` with two axes exchanged."""
-    x = constant(x)
-    order = list(range(x.ndim))
-    first, second = axis_of(axis1, x.ndim, "swapaxes"), axis_of(axis2, x.ndim, "swapaxes")
-    order[first], order[second] = second, first
-    return permute_dims(x, order)
+    return _rearranged(np.swapaxes, x, (axis1, axis2), (axis1, axis2))
 
 
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Variable:
     """`x` with some axes at other positions, and the rest in their order."""
-    x = constant(x)
-    start, end = axes_of(source, x.ndim, "moveaxis"), axes_of(destination, x.ndim, "moveaxis")
-    if len(start) != len(end):
-        raise ShapeError(f"moveaxis: source={source} and destination={destination} are not of the same length")
-    order = [axis for axis in range(x.ndim) if axis not in start]
-    for target, axis in sorted(zip(end, start, strict=True)):
-        order.insert(target, axis)
-    return permute_dims(x, order)
+    return _rearranged(np.moveaxis, x, (source, destination), (destination, source))
+
+
+def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
+    """`x` in reverse order along these axes, by default all."""
+    return _rearranged(np.flip, x, (axis,), (axis,))
+
+
+def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
+    """`x` with its elements moved along an axis; elements that leave at one end come in at the other."""
+    return _rearranged(np.roll, x, (shift, axis), (-shift, axis))
 
 
 def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Variable:
     """`x` with axes of length 1 at these positions of the result."""
-    x = constant(x)
-    count = 1 if not isinstance(axis, tuple | list) else len(axis)
-    new = axes_of(axis, x.ndim + count, "expand_dims")
-    lengths = iter(x.shape)
-    return reshape(x, tuple(1 if at in new else next(lengths) for at in range(x.ndim + count)))
+    return run(_EXPAND_DIMS, (constant(x),), axis=axis)
 
 
 @method
@@ -254,26 +252,6 @@ def broadcast_arrays(*arrays: Any) -> tuple[Variable, ...]:
     inputs = [constant(each) for each in arrays]
     shape = namespace(*inputs).broadcast_shapes(*(each.shape for each in inputs))
     return tuple(broadcast_to(each, shape) for each in inputs)
-
-
-def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
-    """`x` in reverse order along these axes, by default all."""
-    x = constant(x)
-    reversed_axes = axes_of(axis, x.ndim, "flip")
-    key = tuple(slice(None, None, -1) if at in reversed_axes else slice(None) for at in range(x.ndim))
-    flipped: Variable = x[key]
-    return flipped
-
-
-def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
-    """`x` with its elements moved along an axis; elements that leave at one end come in at the other."""
-    x = constant(x)
-    if axis is None:
-        return reshape(roll(reshape(x, (-1,)), shift, 0), x.shape)
-    at = axis_of(axis, x.ndim, "roll")
-    start = -shift % (x.shape[at] or 1)
-    before = (slice(None),) * at
-    return concat([x[(*before, slice(start, None))], x[(*before, slice(None, start))]], axis=at)
 
 
 def repeat(x: Any, repeats: int, axis: int | None = None) -> Variable:
@@ -302,30 +280,15 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
 # --- many arrays ------------------------------------------------------------------------------------------------------
 
 
-def _pullback_of_concat(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_concat(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
-    parts = _cut(cotangents[0], tuple(each.shape[axis] for each in node.inputs), axis)
-    return [part if is_wanted else None for part, is_wanted in zip(parts, wanted, strict=True)]
-
-
-def _split(array: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
-    ends = itertools.accumulate(sizes, initial=0)
-    return tuple([array[(slice(None),) * axis + (slice(*pair),)] for pair in itertools.pairwise(ends)])
-
-
-def _pullback_of_split(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    xp = namespace(*node.inputs)
-    parts = [
-        Variable._of(xp.zeros(shape, dtype=dtype), False) if part is None else part
-        for part, (shape, dtype) in zip(cotangents, node.types, strict=True)
-    ]
-    return (concat(parts, axis=node.static["axis"]),)
+    ends = itertools.accumulate(each.shape[axis] for each in node.inputs[:-1])
+    return split(cotangents[0], list(ends), axis)
 
 
 _CONCAT = Primitive(
     "concat", lambda *arrays, axis: namespace(*arrays).concatenate(arrays, axis=axis), _pullback_of_concat
 )
-_SPLIT = Primitive("split", _split, _pullback_of_split, multiple=True)
 
 
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
@@ -353,21 +316,12 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tu
     """The parts of `x` along an axis: a number of equal ones, or cut before these positions: `numpy.split`."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "split")
-    length = x.shape[at]
-    if isinstance(indices_or_sections, int):
-        if indices_or_sections < 1 or length % indices_or_sections:
-            raise ShapeError(f"split: an axis of length {length} cannot be cut into {indices_or_sections} equal parts")
-        return _cut(x, (length // indices_or_sections,) * indices_or_sections, at)
-    cuts = [slice(None, operator.index(each)).indices(length)[1] for each in indices_or_sections]
-    ends = [0, *cuts, length]
-    if ends == sorted(ends):
-        return _cut(x, tuple(end - start for start, end in itertools.pairwise(ends)), at)
-    # Parts may be empty, and overlap.
-    return tuple(x[(slice(None),) * at + (slice(*pair),)] for pair in itertools.pairwise(ends))
-
-
-def _cut(x: Variable, sizes: tuple[int, ...], axis: int) -> tuple[Variable, ...]:
-    return run_multiple(_SPLIT, (x,), {"sizes": sizes, "axis": axis})
+    length, cuts = x.shape[at], indices_or_sections
+    if isinstance(cuts, int):
+        if cuts < 1 or length % cuts:
+            raise ShapeError(f"split: an axis of length {length} cannot be cut into {cuts} equal parts")
+        cuts = [length // cuts * part for part in range(1, cuts)]
+    return tuple(x[(slice(None),) * at + (slice(*ends),)] for ends in itertools.pairwise([0, *cuts, length]))
 
 
 @registered
@@ -375,4 +329,4 @@ def unstack(x: Any, axis: int = 0) -> tuple[Variable, ...]:
     """The parts of `x` along an axis, without that axis."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "unstack")
-    return tuple(squeeze(part, at) for part in _cut(x, (1,) * x.shape[at], at))
+    return tuple(x[(slice(None),) * at + (index,)] for index in range(x.shape[at]))

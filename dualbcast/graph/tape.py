@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
@@ -30,15 +29,13 @@ class Primitive:
 
     # The name that messages use.
     name: str
-    # From arrays (and numbers, as they were given) and static parameters to an array, or a tuple of arrays. It is None
-    # where the outputs are computed elsewhere, and the primitive is only recorded.
+    # From arrays (and numbers, as they were given) and static parameters to an array. It is None where the outputs are
+    # computed elsewhere, and the primitive is only recorded.
     forward: Any
     # From a node, the cotangents of its outputs, and for each input whether its cotangent is wanted, to the cotangents
     # of the inputs. It is written with differentiable operations, so that it can be differentiated. It is None for a
     # primitive that is never recorded.
     pullback: Any
-    # Whether `forward` gives a tuple.
-    multiple: bool = False
     # Whether `pullback` needs the values of the outputs: the node then saves them.
     saves_outputs: bool = False
 
@@ -55,7 +52,7 @@ def unary(
 class Node:
     """One application of a primitive to inputs: Variables and constants."""
 
-    __slots__ = ("__weakref__", "inputs", "outputs", "primitive", "saved", "serial", "static", "types")
+    __slots__ = ("__weakref__", "inputs", "primitive", "saved", "serial", "static", "types")
 
     def __init__(
         self, primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Any]
@@ -64,9 +61,8 @@ class Node:
         # Serials count upwards, so a node that is older than a Variable cannot depend on it.
         self.serial = next_serial()
         self.types = tuple([(output.shape, output.dtype) for output in outputs])
-        # The outputs refer to the node. Strong references to them would make a cycle, which would keep their arrays
-        # until the next collection.
-        self.outputs = tuple([weakref.ref(output) for output in outputs])
+        # The outputs refer to the node. A reference to them would make a cycle, which would keep their arrays until the
+        # next collection.
         self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
 
     def __repr__(self) -> str:
@@ -117,11 +113,8 @@ class setting(ContextDecorator):  # noqa: N801
         return setting(**self._values)
 
     def __enter__(self) -> None:
-        state, before = STATE.__dict__, {}
-        for name in self._values:
-            before[name] = state[name]
-        state.update(self._values)
-        self._before.append(before)
+        self._before.append({name: getattr(STATE, name) for name in self._values})
+        STATE.__dict__.update(self._values)
 
     def __exit__(self, *_: object) -> None:
         STATE.__dict__.update(self._before.pop())

@@ -223,8 +223,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     owned = {id(each.array) for each in given if each is not None}
     heads = [(pulled[at], given[at]) for at in tracked_positions(pulled) if given[at] is not None]
     products = dict(zip(probes, backward(heads, list(probes.values()), record=level.record), strict=True))
-    along = [_or_zeros(products.get(at), each) for at, each in enumerate(outputs)]
-    return level.leave(result), rebuild(result, level.own(along, owned))
+    found = [products.get(at) for at in range(len(outputs))]
+    along = [zeros(constant(like)) if each is None else each for each, like in zip(found, outputs, strict=True)]
+    return level.leave(result), rebuild(result, [level.result(each, owned) for each in along])
 
 
 # --- one application of a transformation ------------------------------------------------------------------------------
@@ -249,28 +250,26 @@ class _Level:
 
     def leave(self, tree: Any) -> Any:
         """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
-        return map_leaves(lambda _, leaf: self._result(leaf) if isinstance(leaf, Variable) else leaf, tree)
+        return map_leaves(lambda _, leaf: self.result(leaf) if isinstance(leaf, Variable) else leaf, tree)
 
-    def _result(self, leaf: Variable) -> Any:
+    def result(self, leaf: Variable, owned: set[int] | None = None) -> Any:
+        """A Variable as the caller gets it; a derivative if `owned` has the ids of the caller's own arrays."""
         if self.is_inner:
             return leaf if self.record else stop_gradient(leaf)
-        # A pullback may still need an array of the graph, so it is read-only. A user's own array must not be a result.
-        return _scalar_or_array(leaf.value if leaf.frozen is None else leaf.array.copy())
+        if owned is not None:
+            array = _own_array(leaf, owned)
+        else:
+            # A pullback may still need an array of the graph, so it is read-only. The user's own arrays are copied.
+            array = leaf.value if leaf.frozen is None else leaf.array.copy()
+        return array[()] if array.ndim == 0 else array  # NumPy's functions return scalars, too
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> tuple[Any, ...]:
         """The cotangents in containers like the arguments, from outputs with their cotangents."""
         owned = {id(cotangent.array) for _, cotangent in heads}
         aliases = leaves(self.trees)
-        cotangents = backward(heads, aliases, self.record)
-        filled = [_or_zeros(each, alias) for each, alias in zip(cotangents, aliases, strict=True)]
-        results = iter(self.own(filled, owned))
-        return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
-
-    def own(self, derivatives: list[Variable], owned: set[int]) -> list[Any]:
-        """Derivatives as the caller gets them; `owned` has the ids of the arrays that the caller has already."""
-        if self.is_inner:
-            return [self._result(each) for each in derivatives]
-        return [_own_array(each, owned) for each in derivatives]
+        pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
+        results = [self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs]
+        return tuple(rebuild(self.trees, results))
 
 
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
@@ -281,17 +280,7 @@ def _own_array(gradient: Variable, owned: set[int]) -> Any:
     if is_shared or (isinstance(array, np.ndarray) and not array.flags.writeable):  # CuPy has no read-only arrays
         array = array.copy()
     owned.add(id(array))
-    return _scalar_or_array(array)
-
-
-def _scalar_or_array(array: Any) -> Any:
-    """The array, or a scalar if it has no dimensions: NumPy's functions return the same."""
-    return array[()] if array.ndim == 0 else array
-
-
-def _or_zeros(derivative: Variable | None, like: Any) -> Variable:
-    """A cotangent or tangent, or zeros like a value if there is none."""
-    return zeros(constant(like)) if derivative is None else derivative
+    return array
 
 
 # --- cotangents and tangents ------------------------------------------------------------------------------------------

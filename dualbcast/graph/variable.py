@@ -21,7 +21,7 @@ from dualbcast.graph.tape import STATE, Node, next_serial
 Axis: TypeAlias = int | tuple[int, ...] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Operations by name. Those that operators call have the names of NumPy's ufuncs.
+# Operations by name.
 OPERATIONS: dict[str, Callable[..., Variable]] = {}
 
 
@@ -31,23 +31,21 @@ def registered(operation: Function) -> Function:
     return operation
 
 
-def _operators(name: str) -> tuple[Callable[[Variable, Any], Variable], Callable[[Variable, Any], Variable]]:
-    """The methods for a binary operator: with the other operand on the right, and with it on the left.
-
-    They refuse all but operands, so that Python asks the other object.
-    """
+def _operators(*operation: str) -> tuple[Callable[[Variable, Any], Variable], Callable[[Variable, Any], Variable]]:
+    """The methods for a binary operator, which refuse all but operands, so that Python asks the other object."""
+    name, *ufunc = operation
 
     def left(self: Variable, other: Any) -> Any:
-        if isinstance(other, _OPERANDS) or is_array(other):
-            return OPERATIONS[name](self, other)
-        return NotImplemented
+        return OPERATIONS[name](*ufunc, self, other) if _is_operand(other) else NotImplemented
 
     def right(self: Variable, other: Any) -> Any:
-        if isinstance(other, _OPERANDS) or is_array(other):
-            return OPERATIONS[name](other, self)
-        return NotImplemented
+        return OPERATIONS[name](*ufunc, other, self) if _is_operand(other) else NotImplemented
 
     return left, right
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, _OPERANDS) or is_array(value)
 
 
 def _of_array(name: str) -> Callable[..., Any]:
@@ -187,7 +185,7 @@ class Variable:
 
     @property
     def T(self) -> Variable:  # noqa: N802
-        return OPERATIONS["permute_dims"](self, tuple(range(self.ndim))[::-1])
+        return OPERATIONS["transpose"](self)
 
     @property
     def mT(self) -> Variable:  # noqa: N802
@@ -294,32 +292,32 @@ class Variable:
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
-    __add__, __radd__ = _operators("add")
-    __sub__, __rsub__ = _operators("subtract")
-    __mul__, __rmul__ = _operators("multiply")
-    __truediv__, __rtruediv__ = _operators("divide")
-    __floordiv__, __rfloordiv__ = _operators("floor_divide")
-    __mod__, __rmod__ = _operators("remainder")
-    __pow__, __rpow__ = _operators("power")
+    __add__, __radd__ = _operators("apply", "add")
+    __sub__, __rsub__ = _operators("apply", "subtract")
+    __mul__, __rmul__ = _operators("apply", "multiply")
+    __truediv__, __rtruediv__ = _operators("apply", "divide")
+    __floordiv__, __rfloordiv__ = _operators("apply", "floor_divide")
+    __mod__, __rmod__ = _operators("apply", "remainder")
+    __pow__, __rpow__ = _operators("apply", "power")
     __matmul__, __rmatmul__ = _operators("matmul")
-    __and__, __rand__ = _operators("bitwise_and")
-    __or__, __ror__ = _operators("bitwise_or")
-    __xor__, __rxor__ = _operators("bitwise_xor")
-    __lt__, __gt__ = _operators("less")[0], _operators("greater")[0]
-    __le__, __ge__ = _operators("less_equal")[0], _operators("greater_equal")[0]
-    __eq__, __ne__ = _operators("equal")[0], _operators("not_equal")[0]  # type: ignore[assignment]
+    __and__, __rand__ = _operators("apply", "bitwise_and")
+    __or__, __ror__ = _operators("apply", "bitwise_or")
+    __xor__, __rxor__ = _operators("apply", "bitwise_xor")
+    __lt__, __gt__ = _operators("apply", "less")[0], _operators("apply", "greater")[0]
+    __le__, __ge__ = _operators("apply", "less_equal")[0], _operators("apply", "greater_equal")[0]
+    __eq__, __ne__ = _operators("apply", "equal")[0], _operators("apply", "not_equal")[0]  # type: ignore[assignment]
 
     def __neg__(self) -> Variable:
-        return OPERATIONS["negative"](self)
+        return OPERATIONS["apply"]("negative", self)
 
     def __pos__(self) -> Variable:
         return self
 
     def __abs__(self) -> Variable:
-        return OPERATIONS["absolute"](self)
+        return OPERATIONS["apply"]("absolute", self)
 
     def __invert__(self) -> Variable:
-        return OPERATIONS["invert"](self)
+        return OPERATIONS["apply"]("invert", self)
 
     # --- NumPy's methods ----------------------------------------------------------------------------------------------
 
@@ -348,7 +346,7 @@ class Variable:
 
     def transpose(self, *axes: Any) -> Variable:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return OPERATIONS["permute_dims"](self, order or tuple(range(self.ndim))[::-1])
+        return OPERATIONS["transpose"](self, order or None)
 
     def ravel(self) -> Variable:
         return OPERATIONS["reshape"](self, (-1,))

@@ -13,6 +13,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 from weakref import WeakSet
 
@@ -258,6 +259,7 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
+@cache
 def total_memory() -> int:
     """The bytes of memory that this process may use: the machine's, or less in a container."""
     size = 1 << 34
