@@ -16,9 +16,8 @@ import numpy as np
 
 from bench.paper.timing import Rotation
 from dualbcast import differentiable_broadcast
-from dualbcast.cli.measure import copies
-from dualbcast.cli.options import Measuring
-from dualbcast.cli.report import Column, Experiment, Row, device_for
+from dualbcast.cli.measure import choose_device, copies
+from dualbcast.cli.report import Column, Experiment, Row
 
 SHAPES = ((256, 65536), (4096, 4096), (65536, 256))
 _COLUMNS = [
@@ -96,8 +95,7 @@ def measure(sums: Sums, rows: int, columns: int) -> Row:
 
 def main(path: str, shapes: tuple[tuple[int, int], ...] = SHAPES) -> None:
     """Measure, print, and write the JSON file."""
-    options = Measuring(json_path=Path(path))
-    sums = Sums(device=device_for(options), options=options, shapes=shapes)
+    sums = Sums(device=choose_device("auto"), json_path=Path(path), shapes=shapes)
     with sums.running(len(shapes)):
         for shape in shapes:
             sums.add([measure(sums, *shape)], f"{shape}: checked")

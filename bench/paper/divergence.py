@@ -17,9 +17,9 @@ from bench.paper.plots import plot_divergence
 from bench.paper.timing import Rotation
 from bench.paper.traffic import bytes_needed, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.cli.measure import Timing, copies
-from dualbcast.cli.options import Measuring, measuring_options
-from dualbcast.cli.report import Column, Experiment, Row, device_for
+from dualbcast.cli.measure import Timing, choose_device, copies
+from dualbcast.cli.report import Column, Experiment, Row, measuring_options
+from dualbcast.program.products import Backend
 
 __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 
@@ -70,7 +70,7 @@ class _Divergence(Experiment):
         for pattern, run in (("uniform", RUN), ("random", 1)):
             if control == "rows" and pattern == "uniform":
                 continue  # the elements of a row share their control as it is
-            generator = np.random.default_rng(self.options.seed)
+            generator = np.random.default_rng(self.seed)
             gates = gate_values(generator, self.n, 4)
             z, zb = control_values(generator, self.n, control, "random", run)
             self.doing(f"control by {control}, {pattern}: the reference")
@@ -120,7 +120,7 @@ class _Divergence(Experiment):
         rotation = Rotation([prepared(arrays) for arrays in sets])
         results = rotation.call_each()
         errors = [reference.check(each, self.device.host, _TOLERANCE[name], f"by {name}") for each in results]
-        return self.device.time(rotation, self.options.repeat, self.options.min_time), max(errors)
+        return self.device.time(rotation, self.repeat, self.min_time), max(errors)
 
 
 def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
@@ -137,7 +137,7 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
 @click.command(short_help="Time the cell update where neighbours take different branches.")
 @click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
 @measuring_options
-def divergence(n: int, **measuring: Any) -> None:
+def divergence(n: int, backend: Backend, **measuring: Any) -> None:
     """Time the HM-LSTM cell update's partials where neighbours take different branches, and where they take the same.
 
     The three cases of the update are chosen by fair coins for z and zb: one a row, one a column, or one an element
@@ -156,8 +156,7 @@ def divergence(n: int, **measuring: Any) -> None:
       by masks      time of the version that reads everything
       ratio         that over the time with branches
     """
-    options = Measuring(**measuring)
-    setup = _Divergence(device=device_for(options), options=options, n=n)
+    setup = _Divergence(**measuring, device=choose_device(backend), n=n)
     with setup.running(len(CONTROLS)):
         for control in CONTROLS:
             rows = setup.measure(control)

@@ -23,9 +23,10 @@ from bench.paper.traffic import CASES, control_values, gate_values
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import report
 from dualbcast.cli.checking import CheckError
-from dualbcast.cli.measure import Timing, copies
-from dualbcast.cli.options import Measuring, measuring_options, numbers
-from dualbcast.cli.report import Column, Experiment, Row, device_for
+from dualbcast.cli.measure import Timing, choose_device, copies
+from dualbcast.cli.options import numbers
+from dualbcast.cli.report import Column, Experiment, Row, measuring_options
+from dualbcast.program.products import Backend
 
 __all__ = ["hmlstm"]
 
@@ -115,7 +116,7 @@ class _Cell(Experiment):
 
     def measure(self, n: int) -> list[Row]:
         """Check and time all implementations at one size, in both modes; a framework that fails is left out."""
-        generator = np.random.default_rng(self.options.seed)
+        generator = np.random.default_rng(self.seed)
         gates = gate_values(generator, n, 5)
         z, zb = control_values(generator, n, self.control, self.pattern)
         rows: list[Row] = []
@@ -155,9 +156,9 @@ class _Cell(Experiment):
         error = max(reference.check(result, which.host, which.tolerance, which.name) for result in results)
         del results
         if which.wait:
-            timing = wall_clock(rotation, which.wait, self.options.repeat, self.options.min_time)
+            timing = wall_clock(rotation, which.wait, self.repeat, self.min_time)
         else:
-            timing = self.device.time(rotation, self.options.repeat, self.options.min_time)
+            timing = self.device.time(rotation, self.repeat, self.min_time)
         return {
             "implementation": which.name,
             "error_ulp": error,
@@ -176,7 +177,7 @@ class _Cell(Experiment):
     def measure_host(self) -> None:
         """Measure the host's time for a call of the fused kernel."""
         function: Any = differentiable_broadcast(backend=self.device.backend)(models.cell_update)
-        generator = np.random.default_rng(self.options.seed)
+        generator = np.random.default_rng(self.seed)
         controls = control_values(generator, 4, "rows", "random")
         arrays = [self.device.array(array) for array in (*gate_values(generator, 4, 4), *controls)]
         call = partial(function.value_and_jacobian, *arrays, wrt=WRT)
@@ -215,6 +216,7 @@ def hmlstm(
     control: str,
     pattern: str,
     with_peers: bool,
+    backend: Backend,
     **measuring: Any,
 ) -> None:
     """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
@@ -247,8 +249,7 @@ def hmlstm(
                  run with as many threads
       speedup    time of the reverse mode over time
     """
-    options = Measuring(**measuring)
-    cell = _Cell(device=device_for(options), options=options, control=control, pattern=pattern, peers=with_peers)
+    cell = _Cell(**measuring, device=choose_device(backend), control=control, pattern=pattern, peers=with_peers)
     cell.sizes = cell.fitting(sizes)
     with cell.running(len(cell.sizes)):
         for n in cell.sizes:

@@ -101,7 +101,7 @@ def _time_by_hand(setup: Sweep, sets: Sequence[Sequence[Any]], seconds: float) -
         rotation = Rotation([prepared(xs) for xs in sets])
         out = rotation.call_each()[0]
         check_product(setup.device, sets[0], out[0], out[1:])
-        timed.append((setup.device.time(rotation, setup.options.repeat, setup.options.min_time).seconds, kernel))
+        timed.append((setup.device.time(rotation, setup.repeat, setup.min_time).seconds, kernel))
     best, kernel = min(timed, key=lambda one: one[0])
     return {
         "by_hand_seconds": best,

@@ -6,14 +6,13 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
-from dualbcast.program.products import Backend
+from dualbcast.errors import MissingDependencyError
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -57,6 +56,8 @@ def picture_file(text: str) -> Path:
     path = output_file(text)
     if path.suffix.lower() not in _PICTURES:
         raise click.BadParameter(f"{text!r} must end in {', '.join(_PICTURES)}.")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingDependencyError("matplotlib", "--plot", '"dualbcast[plot]"')
     return path
 
 
@@ -92,40 +93,3 @@ def _load(name: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """The values of the options that every measuring command has."""
-
-    backend: Backend = "auto"
-    repeat: int = 5
-    min_time: float = 0.2
-    seed: int = 0
-    json_path: Path | None = None
-    csv_path: Path | None = None
-    plot_path: Path | None = None
-
-
-def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that every measuring command has: the fields of `Measuring`."""
-    default, backends = Measuring(), click.Choice(["auto", "cpu", "cuda", "python"])
-    where = "Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n."
-    least, at_least = "Measure each row for at least this long.", "Take at least this many samples."
-    options = [
-        click.option("--backend", type=backends, default=default.backend, help=where),
-        click.option("--repeat", type=click.IntRange(1), default=default.repeat, help=at_least),
-        click.option("--min-time", type=click.FloatRange(0), default=default.min_time, metavar="SECONDS", help=least),
-        click.option("--seed", type=int, default=default.seed, help="Seed of the random inputs."),
-        *(
-            click.option(f"--{kind}", f"{kind}_path", type=file, metavar="FILE", help=text)
-            for kind, file, text in (
-                ("json", output_file, "Write all figures, the machine and the versions as JSON."),
-                ("csv", output_file, "Write the rows as CSV."),
-                ("plot", picture_file, "Draw a picture (.png, .svg or .pdf)."),
-            )
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command

@@ -5,17 +5,17 @@ files.
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import click
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -24,9 +24,8 @@ from rich.text import Text
 
 from dualbcast.cli import measure
 from dualbcast.cli.measure import Device, Timing
-from dualbcast.cli.options import Measuring
+from dualbcast.cli.options import output_file, picture_file
 from dualbcast.disk_cache import write_whole
-from dualbcast.errors import MissingDependencyError
 from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
 Row = dict[str, Any]
@@ -138,13 +137,6 @@ TIMING_COLUMNS = (
 )
 
 
-def device_for(options: Measuring) -> Device:
-    """The device of a command; raises before anything is measured if --plot has no matplotlib."""
-    if options.plot_path is not None and importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError("matplotlib", "--plot", '"dualbcast[plot]"')
-    return measure.choose_device(options.backend)
-
-
 def _progress() -> Progress:
     """A bar on stderr, redrawn at each step and not by a thread of its own, which would disturb the measurement."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -153,14 +145,19 @@ def _progress() -> Progress:
 
 @dataclass(kw_only=True)
 class Experiment:
-    """A measuring command at work: its device and options, the rows that it has measured, and how they are shown.
+    """A measuring command at work: its device, its options, the rows that it has measured, and how they are shown.
 
     Each command has a class of its own with its settings, its title, its columns, and what its JSON file has besides.
     """
 
     command: ClassVar[str]
     device: Device
-    options: Measuring
+    repeat: int = 5
+    min_time: float = 0.2
+    seed: int = 0
+    json_path: Path | None = None
+    csv_path: Path | None = None
+    plot_path: Path | None = None
     title: str = ""  # of the table and the picture
     columns: Sequence[Column] = ()
     bandwidth: float = 0.0  # bytes per second of a large copy, which `running` measures
@@ -239,15 +236,14 @@ class Experiment:
 
     def save(self) -> None:
         """Write the rows so far, so that a later failure does not lose them."""
-        if self.options.csv_path is not None:
-            write_csv(self.options.csv_path, self.rows)
-        if self.options.json_path is not None:
-            write_json(self.options.json_path, self.record())
+        if self.csv_path is not None:
+            write_csv(self.csv_path, self.rows)
+        if self.json_path is not None:
+            write_json(self.json_path, self.record())
 
     def record(self) -> dict[str, Any]:
         """The contents of the JSON file: the command, the date, the machine, the versions, and the rows."""
-        options = self.options
-        measuring = {"seed": options.seed, "repeat": options.repeat, "min_time": options.min_time}
+        measuring = {"seed": self.seed, "repeat": self.repeat, "min_time": self.min_time}
         return {
             "command": self.command,
             "arguments": sys.argv[1:],
@@ -280,10 +276,10 @@ class Experiment:
         try:
             with self._progress if self._progress.console.is_terminal else nullcontext():
                 self.doing("copying, to know the bandwidth")
-                self.bandwidth = self.device.copy_bandwidth(self.options.min_time)
+                self.bandwidth = self.device.copy_bandwidth(self.min_time)
                 yield
                 # Measured once more, since other work on the machine may have slowed the first copy.
-                self.bandwidth = max(self.bandwidth, self.device.copy_bandwidth(self.options.min_time))
+                self.bandwidth = max(self.bandwidth, self.device.copy_bandwidth(self.min_time))
         except BaseException:
             if self.rows:
                 show(self.table(self.rows))
@@ -294,5 +290,27 @@ class Experiment:
                 row["copy_share"] = row["bytes_per_second"] / self.bandwidth
         show(self.table(self.rows))
         self.save()
-        if self.options.plot_path is not None:
-            self.plot(self.options.plot_path)
+        if self.plot_path is not None:
+            self.plot(self.plot_path)
+
+
+def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that every measuring command has: the backend, and fields of `Experiment`."""
+    backends, seconds = click.Choice(["auto", "cpu", "cuda", "python"]), click.FloatRange(0)
+    where = "Where to run; auto is the GPU where there is one, else the CPU. python is slow: use a small --n."
+    enough, long = "Take at least this many samples.", "Measure each row for at least this long."
+    files = (
+        ("json", output_file, "Write all figures, the machine and the versions as JSON."),
+        ("csv", output_file, "Write the rows as CSV."),
+        ("plot", picture_file, "Draw a picture (.png, .svg or .pdf)."),
+    )
+    options = [
+        click.option("--backend", type=backends, default="auto", help=where),
+        click.option("--repeat", type=click.IntRange(1), default=Experiment.repeat, help=enough),
+        click.option("--min-time", type=seconds, default=Experiment.min_time, metavar="SECONDS", help=long),
+        click.option("--seed", type=int, default=Experiment.seed, help="Seed of the random inputs."),
+        *(click.option(f"--{kind}", f"{kind}_path", type=of, metavar="FILE", help=text) for kind, of, text in files),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -15,9 +15,9 @@ import numpy as np
 
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import checking, plots, report
-from dualbcast.cli.measure import copies
-from dualbcast.cli.options import Measuring, capability, function_name, measuring_options, numbers
-from dualbcast.cli.report import Column, Experiment, Row
+from dualbcast.cli.measure import choose_device, copies
+from dualbcast.cli.options import capability, function_name, numbers
+from dualbcast.cli.report import Column, Experiment, Row, measuring_options
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.program.products import Backend
 from dualbcast.runtime.cuda import launch as cuda_launch
@@ -80,7 +80,7 @@ class Sweep(Experiment):
             arrays, out = next(turns)
             self.function.value_and_jacobian(*arrays, wrt=every, out=out)
 
-        timing = self.device.time(call, self.options.repeat, self.options.min_time)
+        timing = self.device.time(call, self.repeat, self.min_time)
         row["arrays_in_turn"] = len(sets)
         row |= self.timing_fields(timing, self.n**2, explanation.bytes_read + explanation.bytes_written)
         row |= {"first_call_seconds": first_call}
@@ -176,17 +176,17 @@ def run_sweep(
     dtype: str,
     user_function: Callable[..., Any] | None,
     capabilities: tuple[tuple[int, int], ...],
+    backend: Backend,
     **measuring: Any,
 ) -> None:
     """Run the command; an experiment gives a kind of sweep that measures more."""
-    options = Measuring(**measuring)
-    device = report.device_for(options)
+    device = choose_device(backend)
     if device.backend == "cuda":
         capabilities = (cuda_launch.current_cc(), *capabilities)
     function, exact = _compiled(user_function or checking.product, device.backend)
     setup = kind(
+        **measuring,
         device=device,
-        options=options,
         function=function,
         exact=None if user_function is None else exact,
         name="∏ tanh(g(x))" if user_function is None else getattr(user_function, "__name__", "function"),
@@ -195,7 +195,7 @@ def run_sweep(
         capabilities=tuple(dict.fromkeys(capabilities)),
         arities=arities,
     )
-    generator = np.random.default_rng(options.seed)
+    generator = np.random.default_rng(setup.seed)
     xs: list[Any] = []
     with setup.running(len(arities)):
         for arity in arities:

@@ -18,7 +18,6 @@ from rich.console import Console
 from bench.paper import divergence, hmlstm, memory
 from bench.paper.__main__ import group
 from dualbcast.cli import sweep
-from dualbcast.cli.options import Measuring
 
 pytestmark = pytest.mark.usefixtures("small_copy")
 
@@ -100,12 +99,11 @@ def figures(text: str) -> list[str]:
 
 @pytest.mark.parametrize("width", [100, 80, 60, 40, 24])
 def test_no_number_is_cut_however_short_the_line_is(width: int) -> None:
-    device = SimpleNamespace(name="machine", backend="cpu", threads=2, cache_bytes=1)
-    shared: dict[str, Any] = {"device": device, "options": Measuring()}
-    cell = hmlstm._Cell(**shared, control="rows", pattern="random", peers=False)
-    branches = divergence._Divergence(**shared, n=2048)
+    device: Any = SimpleNamespace(name="machine", backend="cpu", threads=2, cache_bytes=1)
+    cell = hmlstm._Cell(device=device, control="rows", pattern="random", peers=False)
+    branches = divergence._Divergence(device=device, n=2048)
     settings: dict[str, Any] = {"function": None, "exact": None, "name": "product", "n": 1024, "dtype": "float32"}
-    product = sweep.Sweep(**shared, **settings, capabilities=[(9, 0), (10, 0)], arities=(32,))
+    product = sweep.Sweep(device=device, **settings, capabilities=[(9, 0), (10, 0)], arities=(32,))
     timed = {"seconds": 12.3456789, "seconds_best": 12.0, "bytes": 123456789012, "bytes_per_second": 987654321098}
     timed |= {"copy_share": 0.875, "error_ulp": 1.25, "ns_per_element": 12345.678}
     rows: list[tuple[Any, dict[str, Any]]] = [

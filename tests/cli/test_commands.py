@@ -18,7 +18,6 @@ import pytest
 from command_line import HAS_GPU, QUICK, body, colours, run
 
 from dualbcast.cli import checking, measure, options, report
-from dualbcast.cli.options import Measuring
 from dualbcast.cli.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("small_copy")
@@ -254,9 +253,8 @@ def test_sweep_plot(tmp_path: Path) -> None:
         }
         for arity in (1, 2, 3)
     ]
-    options = Measuring(plot_path=large)
     settings = {"function": None, "exact": None, "name": "A title", "n": 32, "dtype": "float32", "arities": (1, 2, 3)}
-    drawn = Sweep(device=measure.HostDevice(), options=options, **settings, capabilities=[(9, 0)], bandwidth=1e9)
+    drawn = Sweep(device=measure.HostDevice(), **settings, capabilities=[(9, 0)], bandwidth=1e9)
     drawn.rows = rows
     drawn.plot(large)
     assert colours(large) > colours(small), "two more panels"

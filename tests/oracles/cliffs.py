@@ -1,14 +1,14 @@
-"""Programs that grow one thing at a time, and what they cost: processor time of a first call, and of an element.
+"""Programs that grow one thing at a time, and what they cost: a first call, and an element of the later ones.
 
-A family writes the program of size n. Time may grow with what the program has to do, which the family counts, and no
-faster: that is what `test_cliffs.py` asserts.
+A family writes the program of size n. Costs may grow with what the program has to do, which the family counts, and no
+faster: `test_cliffs.py` asserts that of counts of work, and `bench/cliff_times.py` shows how times grow.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast import differentiable_broadcast
+from dualbcast.rules.table import RULES
 
 ELEMENTS = 2048
-# How much faster than the operations counted a time may grow.
+# How much faster than the operations counted a cost may grow.
 MOST = 3.0
 _numbers = itertools.count(1)
 
@@ -49,7 +50,7 @@ class Family(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a program costs in seconds of the processor: its first call, and an element of the later ones."""
+    """What a program costs, in seconds or in counts: its first call, and an element of the later ones."""
 
     first: float
     element: float
@@ -276,7 +277,7 @@ FAMILIES = {
 }
 
 
-# --- measuring -------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------------------------
 
 
 def load(text: str, folder: Path) -> Any:
@@ -311,43 +312,99 @@ def call(function: Any, product: str, arrays: list[Any]) -> Callable[[], Any]:
     return lambda: method(*arrays)
 
 
-def element_time(run: Callable[[], Any], count: int = ELEMENTS, attempts: int = 5) -> float:
-    """The processor time of an element, the least of several attempts."""
-    run()
-    times: list[float] = []
-    calls = 1
-    while len(times) < attempts:
-        began = time.thread_time()
-        for _ in range(calls):
-            run()
-        took = time.thread_time() - began
-        if took < 1e-3:
-            calls *= 2
-        else:
-            times.append(took / calls / count)
-    return min(times)
-
-
-def cost(family: Family, size: int, product: str, dtype: str, folder: Path) -> Cost:
-    """What the program of a size costs now; its time to compile the least of two, if that is short."""
-    first, run = np.inf, None
-    for _ in range(2):
-        function = load(family.text(size), folder)
-        run = call(function, product, inputs(function, dtype))
-        began = time.process_time()
-        run()
-        first = min(first, time.process_time() - began)
-        if first > 1:
-            break
-    assert run is not None
-    return Cost(first, element_time(run))
-
-
 def growth(family: Family, costs: dict[int, Cost]) -> dict[str, float]:
-    """How many times faster than the operations counted each time has grown, between any two sizes."""
+    """How many times faster than the operations counted each cost has grown, between any two sizes."""
     found = {}
     for what, counted in (("first", family.length), ("element", family.work)):
         for small, large in itertools.combinations(family.sizes, 2):
-            times = getattr(costs[large], what) / getattr(costs[small], what)
-            found[f"{what} {small} to {large}"] = times / (counted(large) / counted(small))
+            ratio = getattr(costs[large], what) / getattr(costs[small], what)
+            found[f"{what} {small} to {large}"] = ratio / (counted(large) / counted(small))
     return found
+
+
+# --- arrays and their values -----------------------------------------------------------------------------------------
+
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64")
+OPERATORS = ("x0 ** x1", "x0 ** math.floor(x1)", "x0 / x1", "x0 % x1", "x0 // x1", "min(x0, x1)", "abs(x0)")
+RULE_NAMES = [name for name, row in RULES.items() if not row.by_user]
+
+# What a call costs, in seconds or in counts.
+Measure = Callable[[Callable[[], Any]], float]
+
+
+def growth_with_arrays(name: str, product: str, dtype: str, folder: Path, measure: Measure) -> dict[str, float]:
+    """How many times more than the double a call costs from one size of arrays to the double."""
+    f = load(FAMILIES[name].text(4), folder)
+    arrays = inputs(f, dtype, 1 << 16)
+    costs = {1 << power: measure(call(f, product, [each[: 1 << power] for each in arrays])) for power in range(17)}
+    return {f"{size} to {2 * size}": costs[2 * size] / (2 * costs[size]) for size in list(costs)[:-1]}
+
+
+def growth_with_dtypes(one: str, body: str, product: str, folder: Path, measure: Measure) -> dict[str, float]:
+    """How many times more than a call of float64 alone a call of one dtype and another costs."""
+    f = load(f"import math\ndef f(x, y):\n    return ({body}) * C\n", folder)
+    numbers = np.random.default_rng(0).integers(0, 2, (2, ELEMENTS))
+    pairs = {"float64": ("float64", "float64")} | {f"with {other}": (one, other) for other in DTYPES}
+    costs = {
+        pair: measure(call(f, product, [each.astype(dtype) for each, dtype in zip(numbers, dtypes, strict=True)]))
+        for pair, dtypes in pairs.items()
+    }
+    return {pair: cost / costs["float64"] for pair, cost in costs.items()}
+
+
+def growth_with_values(name: str, product: str, dtype: str, folder: Path, measure: Measure) -> dict[str, float]:
+    """How many times more than a call with ordinary numbers a call of a rule or an operator costs with others."""
+    if name in OPERATORS:
+        head, expression, domains = "import math", name, {at: (0.1, 20.0) for at in (0, 1) if f"x{at}" in name}
+    else:
+        head, expression, domains = _of_rule(name)
+    params = [f"x{at}" for at in domains]
+    f = load(f"{head}\ndef f({', '.join(params)}):\n    return C * {expression}\n", folder)
+    random = np.random.default_rng(0)
+    ordinary = [random.uniform(low, high, ELEMENTS).astype(dtype) for low, high in domains.values()]
+    usual, found = measure(call(f, product, ordinary)), {}
+    for at, each in enumerate(ordinary):
+        for kind, array in _ranges(dtype, each).items():
+            arrays = [*ordinary[:at], array, *ordinary[at + 1 :]]
+            found[f"{kind} {params[at]}"] = measure(call(f, product, arrays)) / usual
+    return found
+
+
+def _ranges(dtype: str, ordinary: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Numbers of one kind each, as many as the ordinary ones."""
+    format_ = np.finfo(dtype)
+    signs = np.where(np.arange(ordinary.size) % 2 == 0, 1.0, -1.0).astype(dtype)
+    spread = np.linspace(0.25, 0.75, ordinary.size, dtype=dtype)
+    return {
+        "zero": signs * 0,
+        "subnormal": signs * spread * format_.tiny,
+        "tiny": signs * spread * format_.tiny * 8,
+        "huge": signs * spread * format_.max,
+        "negative": -abs(ordinary),
+        "infinite": signs * np.inf,
+        "nan": signs * np.nan,
+        "one infinite": np.where(np.arange(ordinary.size) % 64 == 5, np.inf, ordinary).astype(dtype),
+    }
+
+
+def is_named(name: str) -> bool:
+    """Whether a rule has a function of its own; others stand for an expression."""
+    return bool(_names_of(name))
+
+
+def _names_of(name: str) -> list[str]:
+    found = []
+    for each in (*RULES[name].spellings, f"dualbcast.special.{name}", f"dualbcast.arithmetic.{name}"):
+        module, _, function = each.rpartition(".")
+        known = module in ("math", "numpy", "dualbcast.special", "dualbcast.arithmetic")
+        if known and hasattr(importlib.import_module(module), function):
+            found.append(each)
+    return found
+
+
+def _of_rule(name: str) -> tuple[str, str, dict[int, tuple[float, float]]]:
+    """An import, a call of a rule's function, and where its arguments are from that are no integers."""
+    row, spelling = RULES[name], _names_of(name)[0]
+    args = ", ".join("1" if at in row.integer else f"x{at}" for at in range(row.arity))
+    domains = {at: tuple(np.clip(row.domain[at], -20, 20)) for at in range(row.arity) if at not in row.integer}
+    return f"import {spelling.rpartition('.')[0]}", f"{spelling}({args})", domains
