@@ -43,14 +43,11 @@ def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
     for name in ("__bool__", "__len__"):
         own = call_method(env, value, name, node=node)
         if own is not None:
-            return _plain_truth(env, own, node)
-    if isinstance(value, Record) and not value.is_sequence:
-        return TRUE
-    return _plain_truth(env, value, node)
-
-
-def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+            value = own
+            break
     match value:
+        case Record() if not value.is_sequence:
+            return TRUE
         case Record() | Keywords():
             return TRUE if value else FALSE
         case Static(known):
@@ -67,9 +64,6 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
     return inline(env, method, Arguments((value, *args)), node)
-
-
-# --- functions of the rule table -------------------------------------------------------------------------------------
 
 
 def apply(env: Environment, name: str, args: tuple[Atom, ...], node: ast.AST) -> Atom:

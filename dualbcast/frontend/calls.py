@@ -41,8 +41,6 @@ _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
-# --- the syntax ------------------------------------------------------------------------------------------------------
-
 
 @lowers(ast.Call)
 def _call(env: Environment, node: ast.Call) -> Value:
