@@ -114,7 +114,7 @@ def with_custom_derivative(
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
+def binary(name: str, env: Environment, node: ast.AST, left: Atom, right: Atom, /) -> Atom:
     """Python's operator on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
     kind = join(left.kind, right.kind)
     if name in COMPARISONS:
@@ -193,7 +193,7 @@ def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST
     return env.op("mul", square, base, kind=kind, node=node) if count % 2 else square
 
 
-def unary(env: Environment, name: str, value: Value, node: ast.AST) -> Atom:
+def unary(name: str, env: Environment, node: ast.AST, value: Value, /) -> Atom:
     """Python's `-`, `+`, `~` and `not`: `neg`, `pos`, `invert` and `not`."""
     if name == "not":
         return logical(env, "not", truth(env, value, node), node=node)
@@ -227,12 +227,12 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(left, node)
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
-        return binary(env, "eq", left, right, node)
+        return binary("eq", env, node, left, right)
     if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
-            return binary(env, "eq", as_scalar(env, value, node), other, node)
+            return binary("eq", env, node, as_scalar(env, value, node), other)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
     if isinstance(left, Static | Record) or isinstance(right, Static | Record):

@@ -221,7 +221,7 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             return equal(env, value, expression(env, pattern.value), pattern)
         case ast.MatchSingleton():
             if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
-                return value if pattern.value else unary(env, "not", value, pattern)
+                return value if pattern.value else unary("not", env, pattern, value)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
         case ast.MatchStar() | ast.MatchAs():
             inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None
