@@ -38,7 +38,7 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     env.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
 
-def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
     """Whether Python takes a value for true."""
     for name in ("__bool__", "__len__"):
         own = call_method(env, value, name, node=node)
@@ -196,7 +196,7 @@ def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST
 def unary(name: str, env: Environment, node: ast.AST, value: Value, /) -> Atom:
     """Python's `-`, `+`, `~` and `not`: `neg`, `pos`, `invert` and `not`."""
     if name == "not":
-        return logical(env, "not", truth(env, value, node), node=node)
+        return logical(env, "not", truth(env, node, value), node=node)
     x = as_scalar(env, value, node)
     if name == "invert":
         if x.kind == "float":
@@ -244,7 +244,7 @@ def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -
     for one, two in ((left, right), (right, left)):
         own = call_method(env, one, "__eq__", two, node=node)
         if own is not None:
-            return truth(env, own, node)
+            return truth(env, node, own)
     if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
     return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)

@@ -45,7 +45,7 @@ def _abs(env: Environment, node: ast.Call, x: Atom, /) -> Value:
 
 
 def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
-    return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
+    return logical(env, name, truth(env, node, left), truth(env, node, right), node=node)
 
 
 for _syntax, _operation, _name, _names in OPERATORS:
@@ -127,7 +127,7 @@ def _sorted(env: Environment, node: ast.Call, items: Value, /, *, reverse: Value
 
 
 def _quantifier(name: str, env: Environment, node: ast.Call, items: Value, /) -> Value:
-    return chain(env, name, (truth(env, item, node) for item in sequence(env, items, node)), node)
+    return chain(env, name, (truth(env, node, item) for item in sequence(env, items, node)), node)
 
 
 BUILTINS[all] = partial(_quantifier, "and")
@@ -183,9 +183,7 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO, /) -> Value:
     return env.convert(as_scalar(env, value, node), "float", node)
 
 
-@_builtin(bool, np.bool_)
-def _bool(env: Environment, node: ast.Call, value: Value = FALSE, /) -> Value:
-    return truth(env, value, node)
+_builtin(bool, np.bool_)(truth)
 
 
 @_builtin(np.float32)
@@ -220,14 +218,12 @@ def _len(env: Environment, node: ast.Call, value: Value, /) -> Value:
     return number(len(sequence(env, value, node)))
 
 
-@_builtin(tuple)
-def _tuple(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
-    return Record(tuple, sequence(env, value, node))
+def _items(kind: type, env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
+    return Record(kind, sequence(env, value, node))
 
 
-@_builtin(list)
-def _list(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
-    return Record(list, sequence(env, value, node))
+BUILTINS[tuple] = partial(_items, tuple)
+BUILTINS[list] = partial(_items, list)
 
 
 @_builtin(isinstance)

@@ -147,8 +147,8 @@ def condition(env: Environment, node: ast.expr) -> Atom:
     """The truth of an expression."""
     if isinstance(node, ast.BoolOp):
         # Only the truth of each part counts here; as a value, `a and b` would be a or b itself.
-        return truth(env, _boolean(env, node, node.values, condition), node)
-    return truth(env, expression(env, node), node)
+        return truth(env, node, _boolean(env, node, node.values, condition))
+    return truth(env, node, expression(env, node))
 
 
 @lowers(ast.BoolOp)
@@ -169,7 +169,7 @@ def _boolean(
 
 def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
     """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
-    test = truth(env, first, node)
+    test = truth(env, node, first)
     if isinstance(test, Const):
         return rest() if bool(test.value) == (name == "and") else first
     before = env.frame.bindings

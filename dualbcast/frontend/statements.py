@@ -190,7 +190,7 @@ def _cases(
             env.frame.bindings.update(bound)
             return condition(env, guard)
 
-        test = truth(env, short_circuit(env, "and", test, holds, guard), guard)
+        test = truth(env, guard, short_circuit(env, "and", test, holds, guard))
 
     def body() -> bool:
         if not has_bound:  # otherwise the guard may have given the names other values since
