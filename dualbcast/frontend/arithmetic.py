@@ -38,19 +38,16 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     env.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
 
 
-def truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
     """Whether Python takes a value for true."""
     for name in ("__bool__", "__len__"):
         own = call_method(env, value, name, node=node)
         if own is not None:
-            return _plain_truth(env, own, node)
-    if isinstance(value, Record) and not value.is_sequence:
-        return TRUE
-    return _plain_truth(env, value, node)
-
-
-def _plain_truth(env: Environment, value: Value, node: ast.AST) -> Atom:
+            value = own
+            break
     match value:
+        case Record() if not value.is_sequence:
+            return TRUE
         case Record() | Keywords():
             return TRUE if value else FALSE
         case Static(known):
@@ -67,9 +64,6 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
     return inline(env, method, Arguments((value, *args)), node)
-
-
-# --- functions of the rule table -------------------------------------------------------------------------------------
 
 
 def apply(env: Environment, name: str, args: tuple[Atom, ...], node: ast.AST) -> Atom:
@@ -120,7 +114,7 @@ def with_custom_derivative(
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def binary(env: Environment, name: str, left: Atom, right: Atom, node: ast.AST) -> Atom:
+def binary(name: str, env: Environment, node: ast.AST, left: Atom, right: Atom, /) -> Atom:
     """Python's operator on two numbers, by the name of the operation in the IR, or `pow` or `matmul`."""
     kind = join(left.kind, right.kind)
     if name in COMPARISONS:
@@ -199,10 +193,10 @@ def _product(env: Environment, base: Atom, count: int, kind: Kind, node: ast.AST
     return env.op("mul", square, base, kind=kind, node=node) if count % 2 else square
 
 
-def unary(env: Environment, name: str, value: Value, node: ast.AST) -> Atom:
+def unary(name: str, env: Environment, node: ast.AST, value: Value, /) -> Atom:
     """Python's `-`, `+`, `~` and `not`: `neg`, `pos`, `invert` and `not`."""
     if name == "not":
-        return logical(env, "not", truth(env, value, node), node=node)
+        return logical(env, "not", truth(env, node, value), node=node)
     x = as_scalar(env, value, node)
     if name == "invert":
         if x.kind == "float":
@@ -233,12 +227,12 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(left, node)
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
-        return binary(env, "eq", left, right, node)
+        return binary("eq", env, node, left, right)
     if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
-            return binary(env, "eq", as_scalar(env, value, node), other, node)
+            return binary("eq", env, node, as_scalar(env, value, node), other)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE
     if isinstance(left, Static | Record) or isinstance(right, Static | Record):
@@ -250,7 +244,7 @@ def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -
     for one, two in ((left, right), (right, left)):
         own = call_method(env, one, "__eq__", two, node=node)
         if own is not None:
-            return truth(env, own, node)
+            return truth(env, node, own)
     if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
     return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)

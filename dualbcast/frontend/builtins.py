@@ -37,29 +37,20 @@ def _abs(env: Environment, node: ast.Call, x: Atom, /) -> Value:
     if x.kind == "float":
         return apply(env, "fabs", (x,), node)
     x = env.convert(x, "int", node)
-    is_negative = binary(env, "lt", x, ZERO, node)
-    return select(env, is_negative, unary(env, "neg", x, node), x, node)
+    is_negative = binary("lt", env, node, x, ZERO)
+    return select(env, is_negative, unary("neg", env, node, x), x, node)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def _binary(name: str, env: Environment, node: ast.Call, left: Atom, right: Atom, /) -> Value:
-    return binary(env, name, left, right, node)
-
-
 def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
-    return logical(env, name, truth(env, left, node), truth(env, right, node), node=node)
-
-
-def _unary(name: str, env: Environment, node: ast.Call, value: Value, /) -> Value:
-    return unary(env, name, value, node)
+    return logical(env, name, truth(env, node, left), truth(env, node, right), node=node)
 
 
 for _syntax, _operation, _name, _names in OPERATORS:
-    _is_unary = issubclass(_syntax, ast.unaryop)
     _functions = [getattr(operator, _name), *(getattr(np, _name) for _name in _names.split())]
-    _builtin(*_functions)(partial(_unary if _is_unary else _binary, _operation))
+    _builtin(*_functions)(partial(unary if issubclass(_syntax, ast.unaryop) else binary, _operation))
 for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):
     BUILTINS[_ufunc] = partial(_logical, _operation)
 
@@ -67,7 +58,7 @@ for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne"
 @_builtin(math.log)
 def _log(env: Environment, node: ast.Call, x: Atom, base: Atom | None = None, /) -> Value:
     log = partial(apply, env, "log", node=node)
-    return log((x,)) if base is None else binary(env, "div", log((x,)), log((base,)), node)
+    return log((x,)) if base is None else binary("div", env, node, log((x,)), log((base,)))
 
 
 def _extremum(
@@ -89,7 +80,7 @@ def _extremum(
     for item in items[1:]:
         # As Python does it: the first of equal values stays, and a comparison with NaN is false.
         size = measure(item)
-        test = binary(env, name, size, smallest, node)
+        test = binary(name, env, node, size, smallest)
         smallest = select(env, test, size, smallest, node)
         best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
     return best
@@ -111,7 +102,7 @@ def _reduction(
     if total.kind == "bool":
         total = env.convert(total, "int", node)
     for value in sequence(env, items, node):
-        total = binary(env, name, total, as_scalar(env, value, node), node)
+        total = binary(name, env, node, total, as_scalar(env, value, node))
     return total
 
 
@@ -129,14 +120,14 @@ def _sorted(env: Environment, node: ast.Call, items: Value, /, *, reverse: Value
     for end in range(1, len(numbers)):
         for at in range(end, 0, -1):
             first, second = numbers[at - 1], numbers[at]
-            test = binary(env, name, second, first, node)
+            test = binary(name, env, node, second, first)
             numbers[at - 1] = select(env, test, second, first, node)
             numbers[at] = select(env, test, first, second, node)
     return Record(list, numbers)
 
 
 def _quantifier(name: str, env: Environment, node: ast.Call, items: Value, /) -> Value:
-    return chain(env, name, (truth(env, item, node) for item in sequence(env, items, node)), node)
+    return chain(env, name, (truth(env, node, item) for item in sequence(env, items, node)), node)
 
 
 BUILTINS[all] = partial(_quantifier, "and")
@@ -146,12 +137,12 @@ BUILTINS[any] = partial(_quantifier, "or")
 # --- arithmetic and conversions --------------------------------------------------------------------------------------
 
 
-_builtin(pow, math.pow)(partial(_binary, "pow"))
+_builtin(pow, math.pow)(partial(binary, "pow"))
 
 
 @_builtin(divmod, np.divmod)
 def _divmod(env: Environment, node: ast.Call, left: Atom, right: Atom, /) -> Value:
-    return Record(tuple, [binary(env, name, left, right, node) for name in ("floordiv", "mod")])
+    return Record(tuple, [binary(name, env, node, left, right) for name in ("floordiv", "mod")])
 
 
 def _integral(name: str, env: Environment, node: ast.Call, x: Atom, /) -> Atom:
@@ -173,8 +164,8 @@ def _round(env: Environment, node: ast.Call, value: Value, /, ndigits: Value | N
     if not abs(ndigits.value) <= 300:
         env.fail(node, f"a number of this kind has no {ndigits.value:g} digits", "fewer digits")
     x, scale = as_scalar(env, value, node), number(10.0 ** float(ndigits.value))
-    scaled = apply(env, "rint", (binary(env, "mul", x, scale, node),), node)
-    return binary(env, "div", scaled, scale, node)
+    scaled = apply(env, "rint", (binary("mul", env, node, x, scale),), node)
+    return binary("div", env, node, scaled, scale)
 
 
 @_builtin(int, np.int64)
@@ -192,9 +183,7 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO, /) -> Value:
     return env.convert(as_scalar(env, value, node), "float", node)
 
 
-@_builtin(bool, np.bool_)
-def _bool(env: Environment, node: ast.Call, value: Value = FALSE, /) -> Value:
-    return truth(env, value, node)
+_builtin(bool, np.bool_)(truth)
 
 
 @_builtin(np.float32)
@@ -205,8 +194,8 @@ def _float32(env: Environment, node: ast.Call, x: Atom, /) -> Value:
 def _narrow(bits: int, offset: int, env: Environment, node: ast.Call, x: Atom, /) -> Value:
     """An integer of so many bits, of which the smallest is `-offset`."""
     shift = Const(offset, "int")
-    shifted = binary(env, "add", env.convert(x, "int", node), shift, node)
-    return binary(env, "sub", binary(env, "bitand", shifted, Const(2**bits - 1, "int"), node), shift, node)
+    shifted = binary("add", env, node, env.convert(x, "int", node), shift)
+    return binary("sub", env, node, binary("bitand", env, node, shifted, Const(2**bits - 1, "int")), shift)
 
 
 for _bits in (8, 16, 32):
@@ -229,14 +218,12 @@ def _len(env: Environment, node: ast.Call, value: Value, /) -> Value:
     return number(len(sequence(env, value, node)))
 
 
-@_builtin(tuple)
-def _tuple(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
-    return Record(tuple, sequence(env, value, node))
+def _items(kind: type, env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
+    return Record(kind, sequence(env, value, node))
 
 
-@_builtin(list)
-def _list(env: Environment, node: ast.Call, value: Value = NOTHING, /) -> Value:
-    return Record(list, sequence(env, value, node))
+BUILTINS[tuple] = partial(_items, tuple)
+BUILTINS[list] = partial(_items, list)
 
 
 @_builtin(isinstance)
@@ -256,7 +243,7 @@ def _dist(env: Environment, node: ast.Call, p: Value, q: Value, /) -> Value:
     if len(starts) != len(ends):
         env.fail(node, f"a point of {len(starts)} numbers and one of {len(ends)} have no distance")
     gaps = [
-        binary(env, "sub", as_scalar(env, a, node), as_scalar(env, b, node), node)
+        binary("sub", env, node, as_scalar(env, a, node), as_scalar(env, b, node))
         for a, b in zip(starts, ends, strict=True)
     ]
     return _hypot(env, node, *gaps)

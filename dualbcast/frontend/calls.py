@@ -41,8 +41,6 @@ _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
-# --- the syntax ------------------------------------------------------------------------------------------------------
-
 
 @lowers(ast.Call)
 def _call(env: Environment, node: ast.Call) -> Value:
@@ -266,7 +264,7 @@ def _make_record(env: Environment, kind: type, arguments: Arguments, node: ast.A
     _require_fields(env, kind, fields, arguments.keywords, node)
     positional = [name for name in fields if name not in by_keyword]
     names = [[ast.arg(name) for name in part] for part in (positional, by_keyword)]
-    spec = ast.arguments([], names[0], None, names[1], [], None, [])
+    spec = ast.arguments([], names[0], None, names[1], [None for _ in by_keyword], None, [])
     lacking = fields if by_keyword else fields[len(arguments.args) :]
     known = {name: env.known(held(defaults[name], f"{kind.__name__}.{name}")) for name in lacking if name in defaults}
     usable = {name: value for name, value in known.items() if value is not None}

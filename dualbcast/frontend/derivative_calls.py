@@ -239,9 +239,12 @@ def take_derivative(public: Callable[..., Any], default: int | None) -> None:
             if more:
                 problem = f"{name}() takes only a function; its result takes the arguments"
             env.fail(node, problem, f"{name}(g)(x)")
+        known: Any = default
+        if wrt is not None:
+            problem = f"wrt= must be known when the kernel is compiled, and this is {describe(wrt)}"
+            known = env.known_object(wrt, node, problem)
         try:
-            problem = f"wrt= must be known when the kernel is compiled, and this is {describe(wrt)}" if wrt else ""
-            return Derived(Operator(name, env.known_object(wrt, node, problem) if wrt else default), function)
+            return Derived(Operator(name, tuple(known) if isinstance(known, list) else known), function)
         except ArgumentError as error:
             env.fail(node, str(error))
 

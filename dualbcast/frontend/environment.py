@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -106,8 +107,8 @@ class Environment:
 
     def known_object(self, value: Value, node: ast.AST, problem: str, hint: str = "") -> Any:
         """The Python object that a value stands for; this error where it is not known."""
-        if isinstance(value, Record) and value.python_type is tuple:
-            return tuple(self.known_object(item, node, problem, hint) for item in value)
+        if isinstance(value, Record) and value.python_type in (tuple, list):
+            return value.python_type([self.known_object(item, node, problem, hint) for item in value])
         if not isinstance(value, Const | Static):
             self.fail(node, problem, hint)
         return value.value if isinstance(value, Const) else value.object
@@ -339,9 +340,8 @@ def register(table: dict[Any, Any], *keys: Any) -> Callable[[_Lowering], _Loweri
     return enter
 
 
-def lowers(*classes: type[ast.AST]) -> Callable[[_Lowering], _Lowering]:
-    """Register the lowering of these classes of syntax nodes."""
-    return register(LOWERINGS, *classes)
+# Registers the lowering of classes of syntax nodes.
+lowers = partial(register, LOWERINGS)
 
 
 def lowering_of(env: Environment, node: ast.expr | ast.stmt) -> Callable[..., Any]:

@@ -41,11 +41,7 @@ def _tuple(env: Environment, node: ast.Tuple | ast.List) -> Record:
 
 
 @lowers(ast.JoinedStr)
-def _text(env: Environment, node: ast.JoinedStr) -> Value:
-    return Static(_format(env, node))
-
-
-def _format(env: Environment, node: ast.JoinedStr) -> str:
+def _text(env: Environment, node: ast.JoinedStr) -> Static:
     """The text of an f-string; its values must be known when the kernel is compiled."""
     parts: list[str] = []
     for part in node.values:
@@ -56,9 +52,9 @@ def _format(env: Environment, node: ast.JoinedStr) -> str:
         problem = "text is made when the kernel is compiled, and this is not known then"
         plain = env.known_object(expression(env, part.value), part.value, problem, "a known value")
         shown = f"{plain!r}" if part.conversion in (ord("r"), ord("a")) else plain
-        layout = _format(env, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
+        layout = _text(env, part.format_spec).object if isinstance(part.format_spec, ast.JoinedStr) else ""
         parts.append(env.evaluate(part.value, format, shown, layout))
-    return "".join(parts)
+    return Static("".join(parts))
 
 
 # --- items -----------------------------------------------------------------------------------------------------------
@@ -111,9 +107,6 @@ def check_length(env: Environment, length: int, node: ast.AST) -> None:
     """Refuse to write out a sequence that would be too long to compile."""
     if length > LONGEST_TUPLE:
         env.fail(node, f"this would be written out {length:,} times; {LONGEST_TUPLE} is the most", "a loop over range")
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
 
 
 @lowers(ast.Name)

@@ -25,7 +25,7 @@ from dualbcast.frontend.source import find_source, local_names, positional_param
 from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
 from dualbcast.ir.nodes import NUMBER, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of
-from dualbcast.rules.guards import Capture, all_hold
+from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
 
@@ -203,7 +203,7 @@ def _partials_of(source: Callable[..., Any], args: Sequence[Expr]) -> Lowered:
 def _lowered(function: Callable[..., Any], arguments: _Kinds) -> Lowered:
     key = function, arguments
     lowered = _lowerings.get(key)
-    if lowered is None or (lowered.guards and not all_hold(lowered.guards)):
+    if lowered is None or not all(guard.holds() for guard in lowered.guards):
         spec = find_source(function).node.args
         takes = len(positional_parameters(spec))
         if len(arguments) != takes and not (spec.vararg is not None and len(arguments) > takes):
@@ -223,9 +223,6 @@ _lowerings: dict[tuple[Callable[..., Any], _Kinds], Lowered] = {}
 def _helper(row: Rule) -> Lowered:
     assert row.function is not None
     return _lowered(row.function, tuple("int" if at in row.integer else "float" for at in range(row.arity)))
-
-
-# --- guards ----------------------------------------------------------------------------------------------------------
 
 
 def guards_of(function: Function) -> list[Capture]:

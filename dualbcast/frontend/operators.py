@@ -73,16 +73,16 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
-    return binary(env, name, as_scalar(env, left, node.left), as_scalar(env, right, node.right), node)
+    return binary(name, env, node, as_scalar(env, left, node.left), as_scalar(env, right, node.right))
 
 
 @lowers(ast.UnaryOp)
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
-        return unary(env, "not", condition(env, node.operand), node)
+        return unary("not", env, node, condition(env, node.operand))
     value = expression(env, node.operand)
     own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
-    return unary(env, _NAMES[type(node.op)], value, node) if own is None else own
+    return unary(_NAMES[type(node.op)], env, node, value) if own is None else own
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _compare_two(
         test = equal(env, left, right, node)
     else:
         numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-        return binary(env, _NAMES[type(operator)], *numbers, node)
+        return binary(_NAMES[type(operator)], env, node, *numbers)
     return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
@@ -147,8 +147,8 @@ def condition(env: Environment, node: ast.expr) -> Atom:
     """The truth of an expression."""
     if isinstance(node, ast.BoolOp):
         # Only the truth of each part counts here; as a value, `a and b` would be a or b itself.
-        return truth(env, _boolean(env, node, node.values, condition), node)
-    return truth(env, expression(env, node), node)
+        return truth(env, node, _boolean(env, node, node.values, condition))
+    return truth(env, node, expression(env, node))
 
 
 @lowers(ast.BoolOp)
@@ -169,7 +169,7 @@ def _boolean(
 
 def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], Value], node: ast.AST) -> Value:
     """`first and rest` or `first or rest`: one of the two, and the rest is evaluated only if it decides."""
-    test = truth(env, first, node)
+    test = truth(env, node, first)
     if isinstance(test, Const):
         return rest() if bool(test.value) == (name == "and") else first
     before = env.frame.bindings

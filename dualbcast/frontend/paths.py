@@ -35,9 +35,6 @@ from dualbcast.ir.traversal import renamed, variables
 End = tuple[list[Stmt], Bindings, bool]
 
 
-# --- statements ------------------------------------------------------------------------------------------------------
-
-
 def statements(env: Environment, body: list[ast.stmt]) -> bool:
     """Lower a block; False if its end is never reached. Paths whose flag is set skip the remaining statements."""
     frame = env.frame

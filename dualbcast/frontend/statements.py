@@ -22,8 +22,6 @@ _ITSELF = (bool, int, float, str, bytes, tuple, list, frozenset)
 Rest = list[ast.stmt]
 Sides = tuple[Callable[[], bool], Callable[[], bool]]
 
-# --- assignment ------------------------------------------------------------------------------------------------------
-
 
 @lowers(ast.Assign)
 def _assign(env: Environment, stmt: ast.Assign, _: Rest) -> None:
@@ -58,9 +56,6 @@ def _define(env: Environment, stmt: ast.FunctionDef, _: Rest) -> None:
         problem = "decorators of an inner function cannot be compiled"
         env.fail(stmt.decorator_list[0], problem, "the decorated function outside this one")
     env.frame.bindings[stmt.name] = make_closure(env, stmt)
-
-
-# --- returns and jumps -----------------------------------------------------------------------------------------------
 
 
 @lowers(ast.Return)
@@ -118,11 +113,8 @@ def _words(env: Environment, nodes: list[ast.expr]) -> str:
     return words and f": {words}"
 
 
-# --- statements without effect ---------------------------------------------------------------------------------------
-
-
 @lowers(ast.Pass)
-def _pass(_: Environment, __: ast.Pass, ___: Rest) -> None:
+def _pass(*_: object) -> None:
     pass
 
 
@@ -132,9 +124,6 @@ def _expression(env: Environment, stmt: ast.Expr, _: Rest) -> None:
         return
     expression(env, stmt.value)  # an error in it comes first
     env.fail(stmt, "the value of this expression is not used", "an assignment or a return")
-
-
-# --- `if` ------------------------------------------------------------------------------------------------------------
 
 
 @lowers(ast.If)
@@ -201,7 +190,7 @@ def _cases(
             env.frame.bindings.update(bound)
             return condition(env, guard)
 
-        test = truth(env, short_circuit(env, "and", test, holds, guard), guard)
+        test = truth(env, guard, short_circuit(env, "and", test, holds, guard))
 
     def body() -> bool:
         if not has_bound:  # otherwise the guard may have given the names other values since
@@ -232,7 +221,7 @@ def _matches(env: Environment, pattern: ast.pattern, value: Value, bound: Bindin
             return equal(env, value, expression(env, pattern.value), pattern)
         case ast.MatchSingleton():
             if isinstance(pattern.value, bool) and isinstance(value, Atom) and value.kind == "bool":
-                return value if pattern.value else unary(env, "not", value, pattern)
+                return value if pattern.value else unary("not", env, pattern, value)
             return TRUE if pattern.value is None and value == Static(None) else FALSE
         case ast.MatchStar() | ast.MatchAs():
             inner = pattern.pattern if isinstance(pattern, ast.MatchAs) else None

@@ -5,7 +5,6 @@ A capture names a container, such as a scope, and a key in it, so that it can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import CellType, MethodType
 from typing import Any, NamedTuple
 
@@ -44,11 +43,6 @@ class Capture(NamedTuple):
         except Exception:  # an attribute may be a property, and run anything
             return False
         return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
-
-
-def all_hold(captures: Iterable[Capture]) -> bool:
-    """Whether every object that is there now leads to the same kernel."""
-    return all(capture.holds() for capture in captures)
 
 
 def _same(a: Any, b: Any) -> bool:

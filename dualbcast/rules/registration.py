@@ -34,9 +34,6 @@ def open_to_users(check: Callable[[Rule, list[Any]], None]) -> None:
     _check = check
 
 
-# --- adding ----------------------------------------------------------------------------------------------------------
-
-
 def rule(
     name: str,
     partials: Callable[..., Any],

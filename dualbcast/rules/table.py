@@ -1,9 +1,5 @@
-"""The rule table: a row for each differentiable function, the custom derivatives of users' functions, and the meanings
-of Python callables in kernels.
-
-Differentiation, the documentation and the tests all read the same rows.
-
-The meaning of a callable is a row of the rule table, a custom derivative, or another function to inline.
+"""The rule table, the custom derivatives of users' functions, and the meanings of Python callables in kernels: a row of
+the table, a custom derivative, or another function to inline. Tests and the documentation read the same rows.
 """
 
 from __future__ import annotations
@@ -44,14 +40,9 @@ class Named:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rule(Named):
-    """One differentiable function.
+    """One differentiable function, with the parts that `registration.rule` explains.
 
-    `partials`, in the scalar language, takes the arguments and the result to the tuple of partial derivatives, one for
-    each argument; a literal 0 says that the partial is zero everywhere, and needs no code. `spellings` are the dotted
-    names of the Python callables that mean it. `function` computes it in the scalar language; it is None where every
-    target has it natively. `domain` is, for each argument, the closed interval that tests sample. `kinks` are points
-    where the derivative is a convention, with the partials chosen there. `integer` are the positions of the arguments
-    that are integers, and carry no derivative.
+    `function` is None where every target has it natively. `spellings` has dotted names only.
     """
 
     partials: Callable[..., Any]

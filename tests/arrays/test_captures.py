@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cells import Cell
 from corpus import CORPUS, Case
 from oracles import numbers_of
 
@@ -464,6 +465,15 @@ def test_a_name_that_hides_a_builtin_one_is_seen(backend: Any, monkeypatch: pyte
         np.testing.assert_array_equal(value, -3 * X)
         np.testing.assert_array_equal(jacobian["x"], np.full(4, 3.0))
     np.testing.assert_array_equal(f(-X), X)
+
+
+def test_a_name_in_an_assertion_is_seen(backend: Any) -> None:
+    cell = Cell("limit = 3\n\n\ndef f(x):\n    assert limit > 2\n    return x")
+    f = differentiable_broadcast(backend=backend)(cell.names["f"])
+    np.testing.assert_array_equal(f(X), X)
+    cell.names["limit"] = 1
+    with pytest.raises(CompileError, match="this assertion fails"):
+        f(X)
 
 
 def test_code_that_is_replaced_is_seen(backend: Any) -> None:

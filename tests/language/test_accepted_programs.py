@@ -47,6 +47,7 @@ NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
         pytest.param("for i in range(3):\n    x -= i\nelse:\n    x *= y\nreturn x", id="else of a for"),
         pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
+        pytest.param("assert (n := 3) > 2\nreturn x * n", id="name that an assertion assigns"),
         pytest.param("return *(x, y), x", id="starred return"),
         pytest.param(
             "while True:\n    j = int(x), int(x)\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(j[1]) * x",
