@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from dualbcast import memory
 from dualbcast.api.derivative_methods import Pullback
-from dualbcast.api.extend import custom_partials, not_differentiable, stop_derivative
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
 from dualbcast.errors import (
@@ -20,7 +19,7 @@ from dualbcast.errors import (
     ShapeError,
 )
 from dualbcast.program.results import Hessian, Jacobian
-from dualbcast.rules.registration import rule
+from dualbcast.rules.registration import custom_partials, not_differentiable, rule, stop_derivative
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads
 

@@ -252,8 +252,8 @@ BUGS = [
     ),
     Bug(
         "upper and lower Hessian",
-        "keys[-order:]), key=self._results.positions.index)",
-        "keys[-order:]), key=lambda at: -self._results.positions.index(at))",
+        "arguments.sort(key=self._results.positions.index)",
+        "arguments.sort(key=self._results.positions.index, reverse=True)",
         "test_derivative_methods",
     ),
     Bug(

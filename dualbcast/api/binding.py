@@ -135,17 +135,18 @@ class Binder:
         self.name: str = getattr(subject, "__name__", "") or (
             self.function.__name__ if isinstance(subject, partial) else type(subject).__name__
         )
-        whole, self.signature = self.subject.signatures()
-        self._parameters = whole.parameters
-        varargs = [name for name, each in self._parameters.items() if each.kind is Parameter.VAR_POSITIONAL]
+        # Of the function, and of the parameters that are left to a caller.
+        self._whole, self.signature = self.subject.signatures()
+        parameters = self._whole.parameters
+        varargs = [name for name, each in parameters.items() if each.kind is Parameter.VAR_POSITIONAL]
         self.vararg = varargs[0] if varargs else ""
         self._prefix = self.vararg
-        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in self._parameters):
+        while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in parameters):
             self._prefix += "_"
         wanted = frozenset([static] if isinstance(static, str) else static)
         self.static: frozenset[str] = wanted or self.subject.static & set(self.signature.parameters)
         self._fixed = tuple(map(plain_number, self.subject.fixed))
-        defaults = {name: each.default for name, each in self._parameters.items() if each.default is not each.empty}
+        defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
         self._defaults = {
             name: value if name in self.static else plain_number(value)
             for name, value in {**defaults, **self.subject.preset}.items()
@@ -164,7 +165,7 @@ class Binder:
                 raise ArgumentError(f"static={name!r} names no parameter of {self}")
             if array_kind(self._defaults.get(name)) is not None:
                 raise ArgumentError(f"the default of {name} is an array, which cannot be static; see {self}")
-        for name, parameter in self._parameters.items():
+        for name, parameter in self._whole.parameters.items():
             if parameter.kind is Parameter.KEYWORD_ONLY and name in _RESERVED:
                 raise ArgumentError(
                     f"{self} has a keyword-only parameter {name}, which calls of a BroadcastFunction take "
@@ -253,32 +254,31 @@ class Binder:
     ) -> tuple[list[tuple[str, Any, bool]], tuple[str, ...]]:
         """For each parameter, those of `*args` spread, its name, its argument or default, and whether the caller has
         left it out; and the names of those of `*args`."""
+        fixed = [(value, True) for value in self._fixed]
+        preset = {name: (self._defaults[name], True) for name in self.subject.preset}
+        given = {name: (value, False) for name, value in named.items()}
         try:
-            given = self.signature.bind(*args, **named).arguments
+            bound = self._whole.bind(*fixed, *[(value, False) for value in args], **{**preset, **given}).arguments
         except TypeError:
             raise ArgumentError(self._mismatch(len(args), named)) from None
-        fixed, spread = list(self._fixed), tuple[str, ...]()
+        spread: tuple[str, ...] = ()
         arguments: list[tuple[str, Any, bool]] = []
-        for name, parameter in self._parameters.items():
-            if parameter.kind is Parameter.VAR_KEYWORD:
-                if name in given:
-                    raise ArgumentError(self._mismatch(len(args), named))
-            elif parameter.kind is Parameter.VAR_POSITIONAL:
-                values = [(value, True) for value in fixed] + [(value, False) for value in given.get(name, ())]
-                fixed, spread = [], tuple([f"{self._prefix}_{place}" for place in range(len(values))])
+        for name, parameter in self._whole.parameters.items():
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                values = bound.get(name, ())
+                spread = tuple([f"{self._prefix}_{place}" for place in range(len(values))])
                 arguments += [(each, *value) for each, value in zip(spread, values, strict=True)]
-            elif parameter.kind in _BY_POSITION and fixed:
-                arguments.append((name, fixed.pop(0), True))
-            else:
-                left_out = name not in given
-                arguments.append((name, self._defaults[name] if left_out else given[name], left_out))
+            elif parameter.kind is not Parameter.VAR_KEYWORD:
+                arguments.append((name, *bound.get(name, (self._defaults.get(name), True))))
+            elif name in bound:
+                raise ArgumentError(self._mismatch(len(args), named))
         return arguments, spread
 
     def _mismatch(self, count: int, named: Collection[str]) -> str:
         """Why so many arguments by position, and these by name, do not fit the signature."""
         parameters = self.signature.parameters.values()
         by_name = {each.name for each in parameters if each.kind in _BY_NAME}
-        positional = [each for each in self._parameters.values() if each.kind in _BY_POSITION]
+        positional = [each for each in self._whole.parameters.values() if each.kind in _BY_POSITION]
         taken = positional[: len(self._fixed) + count]
         for name in [each.name for each in taken if each.kind is not Parameter.POSITIONAL_ONLY]:
             if name in named or name in self.subject.preset:
@@ -372,20 +372,8 @@ def _typed(value: Any) -> Any:
         return kind, *(_typed(getattr(value, field.name)) for field in fields(kind))
     if isinstance(value, str | bytes | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
         return kind, value
-    return kind, _Identity(value)
-
-
-class _Identity:
-    """Equal only for the same object: objects that their own == calls equal can make different kernels."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value  # a reference, so that no other object gets its id
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
+    # Objects that their own == calls equal can make different kernels. Methods are equal only if their objects are one.
+    return kind, MethodType(_typed, value)
 
 
 def named_in(

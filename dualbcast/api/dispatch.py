@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from operator import getitem
 from types import CellType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,14 @@ from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.foreign_objects import recorder_of
 from dualbcast.frontend.lower import Lowered, lower
-from dualbcast.program.element import Call, Element, Ran, run_call
+from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
 from dualbcast.program.products import Options, Which, collection_postponed, output_dtypes
 from dualbcast.program.results import Jacobian, Shape, broadcasts_to
 from dualbcast.rules.guards import ABSENT, Capture
-from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, no_derivative, sign
+from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, no_derivative, sign
 from dualbcast.runtime.call_key import FastPath, Recent, forms_of
-from dualbcast.runtime.cuda.memory import are_on_device, beside
-from dualbcast.runtime.iteration_space import form_of, result_shape
-
-Forward = Literal["pushforward", "tangent"]
-Backward = Literal["pullback", "value_and_pullback"]
-Derivation = Forward | Backward
+from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.iteration_space import result_shape
 
 
 class Dispatch:
@@ -183,7 +179,6 @@ class Specialisation:
         self.tangent_dtypes = tuple([_tangent_dtype(signature, at) for at in wrt])
         # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
-        self._shape: Shape | None = None
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
@@ -195,12 +190,7 @@ class Specialisation:
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
         given = self._flat(which, out)
-        if {np.ndarray}.issuperset(map(type, given)) or are_on_device(given):
-            key = which, forms_of(given)
-            return run_call(self._paths, key, values, given, self.prepare, which, values, given)
-        with beside((*values, *given)):
-            call = self.prepare(which, values, given)
-            return call.results, call.run()
+        return run_call(self._paths, (which, forms_of(given)), values, given, self.prepare, which, values, given)
 
     def _flat(self, which: Which, out: Any) -> tuple[Any, ...]:
         """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
@@ -214,19 +204,19 @@ class Specialisation:
             raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
         return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
 
-    def forward(self, derivation: Forward, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
         given = self._tangents(values, tangents)
         arguments, key = (*values, *given), (derivation, forms_of(given))
         return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
 
-    def back(self, derivation: Backward, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
         given = self._of_floats(cotangents)
         key = derivation, forms_of(given)
         if key not in self._paths:
             # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
-            given = self._cotangents(given, self._shape_of(values))
+            given = self._cotangents(given, values)
             key = derivation, forms_of(given)
         arguments = (*values, *given)
         results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
@@ -246,14 +236,6 @@ class Specialisation:
             dtypes = (*self.dtypes, *dtypes)
         return element.prepare("parts", values, (), dtypes, shapes)
 
-    def _shape_of(self, values: tuple[Any, ...]) -> Shape:
-        """The shape that the arguments broadcast to; that of the outputs."""
-        if self._shape is None:
-            with beside(values):
-                operands = classify(values, self.element.names, self.signature)
-            self._shape = result_shape(tuple(map(form_of, operands.arrays)), self.element.names)
-        return self._shape
-
     def _of_floats(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs from those of all outputs."""
         structure, floats = self.element.function.structure, self.element.floats
@@ -263,9 +245,10 @@ class Specialisation:
             raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
         return given if len(floats) == len(given) else tuple([given[at] for at in floats])
 
-    def _cotangents(self, given: tuple[Any, ...], shape: Shape) -> tuple[Any, ...]:
+    def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs, checked, in the dtype of the result."""
         count, checked = self.element.function.structure.count, []
+        shape = result_shape(tuple([(_shape_of(value), (), None) for value in values]), self.element.names)
         for at, cotangent in zip(self.element.floats, given, strict=True):
             name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
             if cotangent is None:

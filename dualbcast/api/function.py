@@ -222,9 +222,9 @@ class BroadcastFunction(Derivatives, Inspectable):
         >>> f.partial("x").partial("x")(2.0, np.array([0.5 * np.pi]))
         array([12.])
         """
-        key = None if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer) else wrt_key(wrt)
-        if not isinstance(key, str | int):
+        if isinstance(wrt, bool) or not isinstance(wrt, str | int | np.integer):
             raise ArgumentError(f"partial takes the name or the position of one argument, not {wrt!r}")
+        key: Any = wrt_key(wrt)
         self._binder.check_wrt(key)
         # One object for each argument, so that it is compiled once; with setdefault two threads get the same one.
         partial = self._parts.get(key)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from dualbcast.api.binding import Wrt
-from dualbcast.api.dispatch import Derivation, Dispatch, Specialisation
+from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
-from dualbcast.program.element import Call
+from dualbcast.program.element import Call, Derivation
 from dualbcast.program.products import Which
 from dualbcast.runtime.cuda.memory import beside
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
-_Derived = Literal["jvp", "vjp", "value_and_vjp", "hvp"]
-Show = _Own | _Derived
+Show = Literal[_Own, "jvp", "vjp", "value_and_vjp", "hvp"]
 Capability = tuple[int, int] | None
-PRODUCTS: tuple[str, ...] = (*get_args(_Own), *get_args(_Derived))
+PRODUCTS: tuple[str, ...] = get_args(Show)
 _DERIVATIONS: dict[str, Derivation] = {
     "jvp": "pushforward",
     "vjp": "pullback",
@@ -46,10 +45,11 @@ class Inspectable:
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
-        specialisation, values = dispatch.specialise(form, tuple(map(_stand_in, given)), wanted)
+        placed = tuple(map(_stand_in, given))
+        specialisation, values = dispatch.specialise(form, placed, wanted)
         with beside(values):
             call = specialisation.prepare(which, values)
-            if any(map(_is_dtype, given)):
+            if any(new is not old for new, old in zip(placed, given, strict=True)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
                 shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
                 given = tuple(_stand_in(value, shape, call.plan.operands.module) for value in given)
@@ -144,7 +144,7 @@ def _derived_call(specialisation: Specialisation, derivation: Derivation, call: 
 
 def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:
     """A contiguous array in place of a dtype, or without a shape a number; anything else as it is."""
-    if not _is_dtype(value):
+    if not isinstance(value, str | type | np.dtype):
         return value
     try:
         if value == "bfloat16":
@@ -156,8 +156,3 @@ def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "n
         return sys.modules[module].empty(shape, value)
     except TypeError:
         raise DTypeError(f"{value!r} is no dtype; give arrays, or dtypes such as 'float32'") from None
-
-
-def _is_dtype(value: Any) -> bool:
-    """Whether an argument is a dtype, or should be one."""
-    return isinstance(value, str | type | np.dtype)

@@ -51,23 +51,31 @@ class Element:
         self._paths: Recent[FastPath] = Recent()
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
-        """A function derived from this one, as an element function again.
+        """A function derived from this one, as an element function again; `wrt` has positions of parameters.
 
-        Parameters
-        ----------
-        derivation : str
-            From the same parameters: the "partial" of every output in one parameter, or "select", some of the outputs.
-            From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or
-            "pushforward", the outputs and then their tangents. From the parameters and then the cotangents of the float
-            outputs: the "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the
-            outputs and then those.
-        wrt : tuple of int
-            Positions of parameters; of outputs for "select".
+        From the same parameters: the "partial" of every output in one parameter, or "select", the outputs at `wrt`.
+        From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or "pushforward",
+        the outputs and then their tangents. From the parameters and then the cotangents of the float outputs: the
+        "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the outputs and then
+        those.
         """
         element = self._derived.get((derivation, wrt))
         if element is None:
+            # Imported here, since most processes derive nothing.
+            from dualbcast.autodiff.differentiate import partial_of, pullback_of, pushforward_of
+            from dualbcast.ir.compose import restrict
+            from dualbcast.ir.simplification import simplify
+
             with plain_errors(self.function):
-                function = _derived(derivation, self.function, wrt)
+                match derivation:
+                    case "partial":
+                        function = partial_of(self.function, *wrt)
+                    case "select":
+                        function = simplify(restrict(self.function, wrt))
+                    case "pushforward" | "tangent":
+                        function = pushforward_of(self.function, wrt, values=derivation == "pushforward")
+                    case _:
+                        function = pullback_of(self.function, wrt, values=derivation == "value_and_pullback")
             more = tuple(param.name for param in function.params[len(self.names) :])
             label = self.label
             if derivation != "select":
@@ -95,17 +103,10 @@ class Element:
     ) -> Call:
         """A product with arguments, ready to run; `which` and `wrt` are as for `make_product`.
 
-        Parameters
-        ----------
-        parts : tuple of numpy.dtype, optional
-            For "parts", the dtype that each output is stored in; otherwise the arguments decide.
-        shapes : tuple of (tuple of int or None), optional
-            For "parts": for each output None, or the shape of an array that broadcasts to the result's shape; the
-            output is summed over the dimensions that the array does not span.
-        signature : Signature, optional
-            Of the values, where it is known.
-        out : tuple of (array or None), optional
-            The arrays to write to, in the order in which the kernel stores them; None for one to be allocated.
+        For "parts" there is for each output in `parts` the dtype that it is stored in, which otherwise the arguments
+        decide, and in `shapes` None, or the shape of an array that broadcasts to the result's shape; the output is
+        summed over the dimensions that the array does not span. The `signature` is that of the values, if it is known.
+        The arrays of `out` are in the order in which the kernel stores them, with None for one to be allocated.
         """
         operands = classify(values, self.names, signature)
         key = which, wrt, operands.signature, parts
@@ -145,21 +146,6 @@ def plain_errors(function: Function) -> Iterator[None]:
         raise error.with_traceback(None) from None
     except RecursionError:
         raise nested_too_deeply(function.location) from None
-
-
-def _derived(derivation: Derivation, function: Function, wrt: tuple[int, ...]) -> Function:
-    # Imported here, since most processes derive nothing.
-    from dualbcast.autodiff.differentiate import partial_of, pullback_of, pushforward_of
-    from dualbcast.ir.compose import restrict
-    from dualbcast.ir.simplification import simplify
-
-    if derivation == "partial":
-        return partial_of(function, *wrt)
-    if derivation == "select":
-        return simplify(restrict(function, wrt))
-    if derivation in ("pushforward", "tangent"):
-        return pushforward_of(function, wrt, values=derivation == "pushforward")
-    return pullback_of(function, wrt, values=derivation == "value_and_pullback")
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

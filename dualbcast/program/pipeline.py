@@ -34,9 +34,6 @@ class Fallback(NamedTuple):
     suits: Callable[[Function], bool]
 
 
-# --- every target ----------------------------------------------------------------------------------------------------
-
-
 def product(fused: bool) -> list[Pass]:
     """The passes of a product, after differentiation and before all targets."""
     return [
@@ -58,9 +55,6 @@ def limited(max_iterations: int, loops: dict[Location, int], last: int) -> list[
 def plain() -> list[Pass]:
     """The passes to the operations that are computed, on whatever target, to be counted."""
     return [drop_custom_derivatives]
-
-
-# --- CPU -------------------------------------------------------------------------------------------------------------
 
 
 def for_vectors(uniform: set[str]) -> list[Pass | Fallback]:
@@ -94,9 +88,6 @@ def cpu(uniform: set[str], dtype: str, text: KernelText) -> list[Pass | Fallback
         *([share_reciprocals] if dtype == "float64" else []),
         *readable(text.names),
     ]
-
-
-# --- CUDA ------------------------------------------------------------------------------------------------------------
 
 
 def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fallback]:
@@ -139,15 +130,9 @@ def gathered(names: Names) -> list[Pass]:
     ]
 
 
-# --- interpreter -----------------------------------------------------------------------------------------------------
-
-
 def interpreter(text: KernelText) -> list[Pass | Fallback]:
     """The passes of the kernel that Python interprets: the program as it was written, since it is the specification."""
     return [drop_custom_derivatives, text.open_text, *readable(text.names)]
-
-
-# --- text ------------------------------------------------------------------------------------------------------------
 
 
 def readable(names: Names) -> list[Pass]:
@@ -177,9 +162,6 @@ def helper(approximate: bool, function: Function, names: Names, write_callees: P
         partial(name_variables, names=names, loads=False),
     ]
     return run(passes, function)
-
-
-# --- running them ----------------------------------------------------------------------------------------------------
 
 
 def kernel_source(

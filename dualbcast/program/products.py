@@ -20,7 +20,7 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.errors import IterationError, Location, nested_too_deeply
-from dualbcast.ir.nodes import Const, Function, Kind, Output, Structure
+from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure
 from dualbcast.ir.traversal import operations_of, remove_dead
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.arguments import DType, Signature
@@ -112,8 +112,7 @@ def _computed(
     from dualbcast.autodiff.differentiate import dualize, hessian_of
     from dualbcast.program import pipeline
 
-    count = len(function.outputs)
-    both = function
+    outputs, both = range(len(function.outputs)), function
     names: dict[_Place, str | None] = {}
     if which not in ("value", "parts"):
         second: Mapping[Any, str] = {}
@@ -123,16 +122,16 @@ def _computed(
             dual = dualize(function, wrt, reverse=reverse)
         both = dual.function
         if which != "hessian":
-            names = {(i, d): dual.partials.get((i, d)) for i in range(count) for d in wrt}
+            names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}
         if "hessian" in which:
             pairs = [(p, q) for at, p in enumerate(wrt) for q in wrt[at:]]
-            names |= {(i, p, q): second.get((i, p, q)) for i in range(count) for p, q in pairs}
+            names |= {(i, p, q): second.get((i, p, q)) for i in outputs for p, q in pairs}
     both = pipeline.run(pipeline.product(fused), both)
     named = {output.name: output for output in both.outputs}
-    results: dict[_Place, Output] = {(at,): output for at, output in enumerate(both.outputs[:count])}
+    results: dict[_Place, Output] = {(at,): both.outputs[at] for at in outputs}
     for place, name in names.items():
         # A partial that is zero everywhere has no name.
-        zero = Output("_".join(["zero", *map(str, place)]), Const(0.0, "float"))
+        zero = Output("_".join(["zero", *map(str, place)]), ZERO)
         results[place] = zero if name is None else named[name]
     return both, results
 
@@ -160,18 +159,13 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
     return Product(kinds, values, jacobian, function.structure, blocks, work, *forms)
 
 
-# This function of the library is registered as users' functions are, and always as the first one.
-_STOP = "stop_derivative#1"
-
-
 def identity(function: Function) -> str:
     """A text that two functions share only if they compile to the same kernels in any process.
 
     It is empty where the kernels depend on a user's rule or partials, which are not in the IR. A user cannot redefine a
     function of the library, so that other operations mean the same in any process.
     """
-    is_users = any("#" in op.name and op.name != _STOP for op in operations_of(function))
-    return "" if is_users else repr(function)
+    return "" if any("#" in op.name for op in operations_of(function)) else repr(function)
 
 
 # --- the limit of iterations ------------------------------------------------------------------------------------------
@@ -195,14 +189,13 @@ class Limit(NamedTuple):
         (reached,) = outputs[-1:]  # a slice, since on a GPU the other outputs may not be arrays yet
         with beside((reached,)):
             count = int((reached != 0).sum())
-            if count:
-                first = int((reached != 0).argmax())
-                number = int(reached.reshape(-1)[first])
-        if count:
-            index = tuple([int(at) for at in np.unravel_index(first, reached.shape)])
-            place = next(place for place, each in self.loops.items() if each == number)
-            raise IterationError(self.name, self.max_iterations, index, count, place)
-        return outputs[:-1]
+            if not count:
+                return outputs[:-1]
+            first = int((reached != 0).argmax())
+            number = int(reached.reshape(-1)[first])
+        index = tuple(map(int, np.unravel_index(first, reached.shape)))
+        place = next(place for place, each in self.loops.items() if each == number)
+        raise IterationError(self.name, self.max_iterations, index, count, place)
 
 
 def limit(product: Product, max_iterations: int | None, name: str) -> tuple[Product, Limit | None]:

@@ -105,18 +105,6 @@ class Index:
         # `stored` are the arrays that a kernel wrote, in its order. With `out=` it writes to them again.
         self._results, self._stored = results, stored
 
-    @cached_property
-    def _blocks(self) -> dict[Any, Any]:
-        """The blocks by output and positions of parameters."""
-        results, stored = self._results, self._stored
-        dtype, begin = results.signature.result_dtype, results.begins[self._order]
-        with beside(stored):
-            return {
-                place: results.everywhere(number, dtype, self.shape) if at is None else stored[at - begin]
-                for place, (at, number) in results.blocks.items()
-                if len(place) == self._order + 1
-            }
-
     @property
     def wrt(self) -> tuple[str, ...]:
         """The arguments that were differentiated in."""
@@ -139,18 +127,34 @@ class Index:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The outputs' names, where the function names them."""
+        """The names of the outputs by fields and positions, one for each; "" where the function returns a number."""
         return self.structure.labels()
 
     def __getitem__(self, key: Any) -> Any:
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
         if len(keys) not in (order, order + 1):
             raise ArgumentError(f"a {type(self).__name__} is indexed by {self._keys}, not {key!r}")
-        # A block is for its arguments in the order of `wrt`.
-        arguments = sorted(map(self._argument, keys[-order:]), key=self._results.positions.index)
+        arguments = list(map(self._argument, keys[-order:]))
+        if order > 1:  # a block is for its arguments in the order of `wrt`
+            arguments.sort(key=self._results.positions.index)
         if len(keys) > order:
-            return self._blocks[self._output(keys[0]), *arguments]
-        return self.structure.pack([self._blocks[output, *arguments] for output in range(self.outputs)])
+            return self._block(self._output(keys[0]), *arguments)
+        return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
+
+    def _block(self, *place: int) -> Any:
+        results = self._results
+        stored, number = results.blocks[place]
+        if stored is not None:
+            return self._stored[stored - results.begins[self._order]]
+        if place not in self._constants:
+            with beside(self._stored):
+                self._constants[place] = results.everywhere(number, results.signature.result_dtype, self.shape)
+        return self._constants[place]
+
+    @cached_property
+    def _constants(self) -> dict[tuple[int, ...], Any]:
+        """The blocks that are one number, as far as they have been asked for."""
+        return {}
 
     def __repr__(self) -> str:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
@@ -222,19 +226,6 @@ class Jacobian(Index):
     outputs, or a label: the names of fields and the positions that lead to it, joined by dots, as in
     `J["price", "spot"]` and `J["greeks.delta", "spot"]`. Without an output, a function that returns a tuple, or any
     other structure, gives that structure of blocks.
-
-    Attributes
-    ----------
-    wrt : tuple of str
-        The arguments that were differentiated in.
-    outputs : int
-        How many outputs the function has.
-    labels : tuple of str
-        One for each output; "" where the function returns a number.
-    shape : tuple of int
-        The shape of each block, which is the result's.
-    structure : Structure
-        The structure that the function returns.
 
     Notes
     -----
@@ -363,17 +354,6 @@ class Hessian(Index):
     Index by two arguments, by name or position, with the output first where there are several: `H["x", "y"]`,
     `H[0, 1]`, `H[i, "x", "y"]`. Blocks are arrays of the output's shape, and `H["x", "y"]` is `H["y", "x"]`. Without an
     output, a function that returns a tuple, or any other structure, gives that structure of blocks.
-
-    Attributes
-    ----------
-    wrt : tuple of str
-        The arguments that were differentiated in.
-    labels : tuple of str
-        One for each output; "" where the function returns a number.
-    shape : tuple of int
-        The shape of each block, which is the result's.
-    structure : Structure
-        The structure that the function returns.
 
     Notes
     -----

@@ -88,12 +88,6 @@ def reserve(wanted: SharedBlock) -> Reserved:
     return Reserved(wanted.shape, wanted.kinds, [memory + at if at else memory for at in wanted.places])
 
 
-def are_on_device(values: Sequence[object]) -> bool:
-    """Whether all are CuPy's arrays."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and all(isinstance(value, cupy.ndarray) for value in values)
-
-
 def beside(values: Sequence[object]) -> AbstractContextManager[Any]:
     """A context in which the current device is the one that has the arrays among `values`; none needed for NumPy's.
 
