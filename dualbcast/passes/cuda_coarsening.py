@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TypeGuard
 
-from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
     assignments,
     atoms,
@@ -31,7 +31,7 @@ from dualbcast.passes.vector_analysis import uniform_inputs, varies, varying_nam
 IN_FLIGHT = 8
 
 
-def gather_loads(function: Function, names: Names) -> Function:
+def gather_loads(function: ir.Function, names: ir.Names) -> ir.Function:
     """The function in which the loads of each block are groups of assignments to variables.
 
     Loads in one side of a conditional expression stay there, and so do loads in loops. New variables take names that
@@ -63,18 +63,18 @@ def gather_loads(function: Function, names: Names) -> Function:
     """
     elements = _elements(function)
 
-    def is_load(stmt: Stmt) -> TypeGuard[Assign]:
-        return isinstance(stmt, Assign) and stmt.target.name in elements
+    def is_load(stmt: ir.Stmt) -> TypeGuard[ir.Assign]:
+        return isinstance(stmt, ir.Assign) and stmt.target.name in elements
 
-    def visit(block: Block, outputs: tuple[Output, ...] = ()) -> tuple[Block, tuple[Output, ...]]:
+    def visit(block: ir.Block, outputs: tuple[ir.Output, ...] = ()) -> tuple[ir.Block, tuple[ir.Output, ...]]:
         # The loads of this block alone: other paths may not need the loads of the blocks in it.
-        loads: list[Assign] = []
+        loads: list[ir.Assign] = []
 
-        def variable(load: Load) -> Var:
-            loads.append(Assign(Var(names.fresh(f"{load.name}_k"), load.kind), load))
+        def variable(load: ir.Load) -> ir.Var:
+            loads.append(ir.Assign(ir.Var(names.fresh(f"{load.name}_k"), load.kind), load))
             return loads[-1].target
 
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         # The positions in `new` at which the loads stand in groups.
         places: list[int] = []
         for stmt in block:
@@ -83,7 +83,7 @@ def gather_loads(function: Function, names: Names) -> Function:
             else:
                 stmt = _lift(stmt, variable)
             places += [len(new)] * (-(-len(loads) // IN_FLIGHT) - len(places))
-            if isinstance(stmt, If):
+            if isinstance(stmt, ir.If):
                 stmt = replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
             if not is_load(stmt):
                 new.append(stmt)
@@ -97,31 +97,31 @@ def gather_loads(function: Function, names: Names) -> Function:
     return replace(function, body=body, outputs=outputs)
 
 
-def _elements(function: Function) -> set[str]:
+def _elements(function: ir.Function) -> set[str]:
     """The variables that are only ever an element of one array."""
-    values: dict[str, set[Expr]] = {}
+    values: dict[str, set[ir.Expr]] = {}
     for stmt in assignments(function.body):
         values.setdefault(stmt.target.name, set()).add(stmt.value)
-    return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), Load)}
+    return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), ir.Load)}
 
 
-def _lift(stmt: Stmt, change: Callable[[Load], Expr]) -> Stmt:
+def _lift(stmt: ir.Stmt, change: Callable[[ir.Load], ir.Expr]) -> ir.Stmt:
     """The statement with other expressions for the loads that it always makes itself, in their order."""
     match stmt:
-        case Assign():
+        case ir.Assign():
             return replace(stmt, value=_lifted(stmt.value, change))
-        case If():
+        case ir.If():
             return replace(stmt, test=_lifted(stmt.test, change))
     return stmt
 
 
-def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
+def _lifted(expr: ir.Expr, change: Callable[[ir.Load], ir.Expr]) -> ir.Expr:
     match expr:
-        case Load():
+        case ir.Load():
             return change(expr)
-        case Op(name="select" | "and" | "or", args=(test, *others)):
+        case ir.Op(name="select" | "and" | "or", args=(test, *others)):
             return replace(expr, args=(_lifted(test, change), *others))
-        case Op():
+        case ir.Op():
             return replace(expr, args=tuple([_lifted(arg, change) for arg in expr.args]))
     return expr
 
@@ -137,7 +137,7 @@ _SUFFIXES = "abcd"
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def may_coarsen(function: Function, layout: Layout) -> bool:
+def may_coarsen(function: ir.Function, layout: Layout) -> bool:
     """Whether a thread may compute several neighbouring elements.
 
     It may not where an array is not contiguous along the innermost dimension, where outputs are summed, and where there
@@ -150,7 +150,7 @@ def may_coarsen(function: Function, layout: Layout) -> bool:
     return not has_loops(function.body)
 
 
-def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
+def elements_a_thread(function: ir.Function, layout: Layout, dtype: str) -> int:
     """How many neighbouring elements a thread should compute: a power of two, 1 where more do not pay.
 
     They do not pay where loads lie in a varying branch: they would be no wide accesses. The function is one that may be
@@ -166,27 +166,27 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     return lanes
 
 
-def _loads_apart(function: Function, uniform: Set[str]) -> bool:
+def _loads_apart(function: ir.Function, uniform: Set[str]) -> bool:
     """Whether an element is loaded on some paths only: in a varying branch, or in a part of an expression."""
     varying = varying_names(function, uniform)
 
-    def reached_by_all(block: Block) -> Iterator[Stmt]:
+    def reached_by_all(block: ir.Block) -> Iterator[ir.Stmt]:
         for stmt in block:
             yield stmt
-            if isinstance(stmt, If) and not varies(stmt.test, varying):
+            if isinstance(stmt, ir.If) and not varies(stmt.test, varying):
                 yield from reached_by_all((*stmt.then, *stmt.orelse))
 
-    together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, Assign)]
+    together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, ir.Assign)]
     leaves = [leaf for stmt in statements(function.body) for expr in expressions(stmt) for leaf in atoms(expr)]
     leaves += [leaf for output in function.outputs for leaf in atoms(output.value)]
 
-    def count(values: Sequence[Expr]) -> int:
-        return sum(isinstance(value, Load) and value.name not in uniform for value in values)
+    def count(values: Sequence[ir.Expr]) -> int:
+        return sum(isinstance(value, ir.Load) and value.name not in uniform for value in values)
 
     return count(leaves) > count(together)
 
 
-def coarsen(function: Function, layout: Layout, names: Names) -> Function:
+def coarsen(function: ir.Function, layout: Layout, names: ir.Names) -> ir.Function:
     """The function for as many neighbouring elements at once as the layout says; itself where that is one.
 
     Uniform values are computed once, and a uniform branch is taken once, with the statements of every element in it. A
@@ -218,41 +218,41 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     varying = varying_names(function, uniform)
     per_element = {name: var for name, var in targets(function.body).items() if name in varying}
     variables = [
-        {name: Var(names.fresh(f"{name}_{suffix}"), var.kind) for name, var in per_element.items()}
+        {name: ir.Var(names.fresh(f"{name}_{suffix}"), var.kind) for name, var in per_element.items()}
         for suffix in _SUFFIXES[:lanes]
     ]
 
-    def one_lane(expr: Expr, lane: int) -> Expr:
+    def one_lane(expr: ir.Expr, lane: int) -> ir.Expr:
         """The expression for one of the elements."""
 
-        def change(leaf: Expr) -> Expr:
-            if isinstance(leaf, Load) and leaf.name not in uniform:
+        def change(leaf: ir.Expr) -> ir.Expr:
+            if isinstance(leaf, ir.Load) and leaf.name not in uniform:
                 return replace(leaf, name=neighbour(leaf.name, lane))
-            return variables[lane].get(leaf.name, leaf) if isinstance(leaf, Var) else leaf
+            return variables[lane].get(leaf.name, leaf) if isinstance(leaf, ir.Var) else leaf
 
         return map_expr(expr, change)
 
-    def lane_of(stmt: Stmt, lane: int) -> Stmt:
+    def lane_of(stmt: ir.Stmt, lane: int) -> ir.Stmt:
         """The statement for one of the elements."""
-        if isinstance(stmt, Assign):
+        if isinstance(stmt, ir.Assign):
             stmt = replace(stmt, target=variables[lane].get(stmt.target.name, stmt.target))
         return map_exprs(
             stmt, lambda expr: one_lane(expr, lane), lambda side: tuple([lane_of(part, lane) for part in side])
         )
 
-    def all_lanes(block: Block) -> Block:
-        new: list[Stmt] = []
+    def all_lanes(block: ir.Block) -> ir.Block:
+        new: list[ir.Stmt] = []
         for stmt in block:
-            if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
+            if varies(stmt.target if isinstance(stmt, ir.Assign) else expressions(stmt)[0], varying):
                 new += [lane_of(stmt, lane) for lane in range(lanes)]
             else:
                 new.append(map_exprs(stmt, lambda expr: expr, all_lanes))
         return tuple(new)
 
-    body, outputs = list(all_lanes(function.body)), list[Output]()
+    body, outputs = list(all_lanes(function.body)), list[ir.Output]()
     for output in function.outputs:
         for lane, suffix in enumerate(_SUFFIXES[:lanes]):
             # Stores with nothing between them can become one.
             value = hold(one_lane(output.value, lane), names, body, base=f"{output.name}_{suffix}")
-            outputs.append(Output(neighbour(output.name, lane), value))
+            outputs.append(ir.Output(neighbour(output.name, lane), value))
     return replace(function, body=tuple(body), outputs=tuple(outputs))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dualbcast.ir.nodes import ONE, TEMPORARY, Assign, Block, Const, Expr, Function, If, Op, Stmt, Var
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import assigned, assignments, free_names, map_exprs, map_function
 
@@ -23,7 +23,7 @@ Interval = tuple[float, float]
 _ANY: Interval = (-math.inf, math.inf)
 
 
-def fast_math(function: Function) -> Function:
+def fast_math(function: ir.Function) -> ir.Function:
     """The function for approximate mathematics: simplified IR on atoms, or itself where nothing changes.
 
     Before::
@@ -49,7 +49,7 @@ def fast_math(function: Function) -> Function:
     return _with_quotients(_with_tanh_partials(function))
 
 
-def _definitions(function: Function) -> dict[str, Expr]:
+def _definitions(function: ir.Function) -> dict[str, ir.Expr]:
     """The values of the names that are assigned once."""
     writes = Counter(assigned(function.body))
     return {stmt.target.name: stmt.value for stmt in assignments(function.body) if writes[stmt.target.name] == 1}
@@ -58,7 +58,7 @@ def _definitions(function: Function) -> dict[str, Expr]:
 # --- the derivative of tanh ------------------------------------------------------------------------------------------
 
 
-def _with_tanh_partials(function: Function) -> Function:
+def _with_tanh_partials(function: ir.Function) -> ir.Function:
     """1 - t * t, where t is the tanh of x, as 4 e / (1 + e)² with e = exp(-2 |x|).
 
     The hardware's tanh is off by up to 2**-11 of itself, which near saturation is more than the whole derivative.
@@ -66,44 +66,44 @@ def _with_tanh_partials(function: Function) -> Function:
     values = _definitions(function)
     names = free_names(function)
 
-    def saturating(value: Expr) -> str | None:
+    def saturating(value: ir.Expr) -> str | None:
         """The name of t where a value is 1 - t * t."""
         match value:
-            case Op(name="sub", args=(Const() as one, Var(name=square))) if one == ONE:
+            case ir.Op(name="sub", args=(ir.Const() as one, ir.Var(name=square))) if one == ir.ONE:
                 match values.get(square):
-                    case Op(name="mul", args=(Var(name=t), Var(name=other))) if t == other:
+                    case ir.Op(name="mul", args=(ir.Var(name=t), ir.Var(name=other))) if t == other:
                         match values.get(t):
-                            case Op(name="tanh"):
+                            case ir.Op(name="tanh"):
                                 return t
         return None
 
     wanted = {name for stmt in assignments(function.body) if (name := saturating(stmt.value))}
     # The value of x where t is computed: the variable may have changed where the derivative is computed.
-    arguments = {name: Var(names.fresh(f"{TEMPORARY}{name.lstrip(TEMPORARY)}_x"), "float") for name in wanted}
+    arguments = {name: ir.Var(names.fresh(f"{ir.TEMPORARY}{name.lstrip(ir.TEMPORARY)}_x"), "float") for name in wanted}
 
-    def partial_at(x: Var, stmt: Assign) -> Iterator[Stmt]:
+    def partial_at(x: ir.Var, stmt: ir.Assign) -> Iterator[ir.Stmt]:
         """The statements that assign the derivative of tanh at x, in place of `stmt`."""
 
-        def step(name: str, *args: Expr) -> Assign:
-            target = Var(names.fresh(f"{TEMPORARY}slope"), "float")
-            return Assign(target, Op(name, args, "float", stmt.location), stmt.location)
+        def step(name: str, *args: ir.Expr) -> ir.Assign:
+            target = ir.Var(names.fresh(f"{ir.TEMPORARY}slope"), "float")
+            return ir.Assign(target, ir.Op(name, args, "float", stmt.location), stmt.location)
 
         size = step("fabs", x)
-        twice = step("mul", Const(-2.0, "float"), size.target)
+        twice = step("mul", ir.Const(-2.0, "float"), size.target)
         decay = step("exp", twice.target)
-        above = step("add", ONE, decay.target)
+        above = step("add", ir.ONE, decay.target)
         square = step("mul", above.target, above.target)
         ratio = step("div", decay.target, square.target)
         yield from (size, twice, decay, above, square, ratio)
-        yield replace(stmt, value=Op("mul", (Const(4.0, "float"), ratio.target), "float", stmt.location))
+        yield replace(stmt, value=ir.Op("mul", (ir.Const(4.0, "float"), ratio.target), "float", stmt.location))
 
-    def visit(block: Block) -> Block:
-        new: list[Stmt] = []
+    def visit(block: ir.Block) -> ir.Block:
+        new: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case Assign(value=Op(args=(x,))) if stmt.target.name in wanted:
-                    new += [Assign(arguments[stmt.target.name], x, stmt.location), stmt]
-                case Assign() if (t := saturating(stmt.value)) is not None:
+                case ir.Assign(value=ir.Op(args=(x,))) if stmt.target.name in wanted:
+                    new += [ir.Assign(arguments[stmt.target.name], x, stmt.location), stmt]
+                case ir.Assign() if (t := saturating(stmt.value)) is not None:
                     new += partial_at(arguments[t], stmt)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, visit))
@@ -115,12 +115,12 @@ def _with_tanh_partials(function: Function) -> Function:
 # --- divisions -------------------------------------------------------------------------------------------------------
 
 
-def _with_quotients(function: Function) -> Function:
+def _with_quotients(function: ir.Function) -> ir.Function:
     """The function with approximate divisions by numbers that cannot be too large for the hardware's reciprocal."""
     values = _definitions(function)
 
-    def change(expr: Expr) -> Expr:
-        if isinstance(expr, Op) and expr.name == "div":
+    def change(expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.Op) and expr.name == "div":
             low, high = _range(expr.args[1], values)
             if max(-low, high) <= _LARGEST_DIVISOR:
                 return replace(expr, name=QUOTIENT)
@@ -130,13 +130,13 @@ def _with_quotients(function: Function) -> Function:
     return function if changed == function else changed
 
 
-def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
+def _range(expr: ir.Expr, values: Mapping[str, ir.Expr], depth: int = 16) -> Interval:
     """Bounds of a float that is not NaN; infinite ones for unknown operations."""
-    if isinstance(expr, Const):
+    if isinstance(expr, ir.Const):
         return float(expr.value), float(expr.value)
-    if isinstance(expr, Var) and depth and expr.name in values:
+    if isinstance(expr, ir.Var) and depth and expr.name in values:
         return _range(values[expr.name], values, depth - 1)
-    if not isinstance(expr, Op) or not depth or expr.kind != "float":
+    if not isinstance(expr, ir.Op) or not depth or expr.kind != "float":
         return _ANY
     parts = [_range(arg, values, depth - 1) for arg in expr.args]
     match expr.name, parts:
@@ -163,7 +163,7 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
     return _ANY
 
 
-def select_signs(function: Function) -> Function:
+def select_signs(function: ir.Function) -> ir.Function:
     """The function with selects in place of products with 1 or -1: simplified, or itself where there is none.
 
     Before::
@@ -194,26 +194,26 @@ def select_signs(function: Function) -> Function:
     writes = Counter(assigned(function.body))
     names = free_names(function)
 
-    def visit(block: Block, outer: Mapping[str, tuple[Expr, bool]]) -> Block:
+    def visit(block: ir.Block, outer: Mapping[str, tuple[ir.Expr, bool]]) -> ir.Block:
         # The variables that are 1 on one side of a branch and -1 on the other: its test, and whether 1 comes first.
         signs = dict(outer)
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case Assign(value=Op(name="mul", args=(first, second))):
+                case ir.Assign(value=ir.Op(name="mul", args=(first, second))):
                     for value, sign in ((first, second), (second, first)):
-                        if isinstance(sign, Var) and sign.name in signs:
+                        if isinstance(sign, ir.Var) and sign.name in signs:
                             test, positive = signs[sign.name]
-                            negative = Var(names.fresh(f"{TEMPORARY}negative"), stmt.target.kind)
+                            negative = ir.Var(names.fresh(f"{ir.TEMPORARY}negative"), stmt.target.kind)
                             sides = (value, negative) if positive else (negative, value)
-                            new.append(Assign(negative, Op("neg", (value,), "float"), stmt.location))
-                            stmt = replace(stmt, value=Op("select", (test, *sides), "float"))
+                            new.append(ir.Assign(negative, ir.Op("neg", (value,), "float"), stmt.location))
+                            stmt = replace(stmt, value=ir.Op("select", (test, *sides), "float"))
                             break
                     new.append(stmt)
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, lambda inner: visit(inner, signs)))
             # The test must have the same value wherever it can be read.
-            if isinstance(stmt, If) and isinstance(stmt.test, Var) and writes[stmt.test.name] <= 1:
+            if isinstance(stmt, ir.If) and isinstance(stmt.test, ir.Var) and writes[stmt.test.name] <= 1:
                 then, orelse = _constants(stmt.then), _constants(stmt.orelse)
                 for name in then.keys() & orelse.keys():
                     if writes[name] == 2 and {then[name], orelse[name]} == {1.0, -1.0}:
@@ -224,10 +224,10 @@ def select_signs(function: Function) -> Function:
     return function if body == function.body else simplify(replace(function, body=body))
 
 
-def _constants(block: Block) -> dict[str, float]:
+def _constants(block: ir.Block) -> dict[str, float]:
     """The floats that a block assigns, by the names of their variables."""
     return {
         stmt.target.name: float(stmt.value.value)
         for stmt in block
-        if isinstance(stmt, Assign) and isinstance(stmt.value, Const) and stmt.target.kind == "float"
+        if isinstance(stmt, ir.Assign) and isinstance(stmt.value, ir.Const) and stmt.target.kind == "float"
     }
