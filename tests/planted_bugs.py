@@ -38,11 +38,14 @@ BUGS = [
         "test_ir",
     ),
     Bug(
-        "true or x folded wrongly", "return TRUE if known.value else x", "return FALSE if known.value else x", "test_ir"
+        "true or x folded wrongly",
+        "return ir.TRUE if known.value else x",
+        "return ir.FALSE if known.value else x",
+        "test_ir",
     ),
     Bug(
         "product with -1 that is not negated",
-        'return fold(Op("neg", (x,), op.kind, op.location))',
+        'return fold(ir.Op("neg", (x,), op.kind, op.location))',
         "return x",
         "test_ir",
     ),
@@ -54,8 +57,8 @@ BUGS = [
     ),
     Bug(
         "multiply-add with the wrong sign",
-        'name=MULADD if value.name == "add" else SUBMUL',
-        'name=MULADD if value.name == "add" else MULSUB',
+        'name=ir.MULADD if value.name == "add" else ir.SUBMUL',
+        'name=ir.MULADD if value.name == "add" else ir.MULSUB',
         "test_multiply_add",
     ),
     Bug(
@@ -106,8 +109,8 @@ BUGS = [
     # --- autodiff ---
     Bug(
         "negative term added",
-        'total = fold(Op("sub", (self.emit(total, where), *term.args), "float", where))',
-        'total = fold(Op("add", (self.emit(total, where), *term.args), "float", where))',
+        'total = fold(ir.Op("sub", (self.emit(total, where), *term.args), "float", where))',
+        'total = fold(ir.Op("add", (self.emit(total, where), *term.args), "float", where))',
         "test_corpus test_derivative_methods",
     ),
     Bug(
@@ -130,8 +133,8 @@ BUGS = [
     ),
     Bug(
         "absent partial in reverse mode",
-        "if flag != TRUE:\n                    term = self.zero_if_absent",
-        "if flag == TRUE:\n                    term = self.zero_if_absent",
+        "if flag != ir.TRUE:\n                    term = self.zero_if_absent",
+        "if flag == ir.TRUE:\n                    term = self.zero_if_absent",
         "test_elimination test_presence",
     ),
     Bug(
@@ -142,7 +145,7 @@ BUGS = [
     ),
     Bug(
         "cotangent of one output only",
-        'total = term if total == ZERO else emit("add", total, term)',
+        'total = term if total == ir.ZERO else emit("add", total, term)',
         "total = term",
         "test_corpus test_derivative_methods",
     ),
@@ -173,8 +176,8 @@ BUGS = [
     ),
     Bug(
         "masked loop goes on after break",
-        "case Break():\n                    return FALSE",
-        "case Break():\n                    return TRUE",
+        "case ir.Break():\n                    return ir.FALSE",
+        "case ir.Break():\n                    return ir.TRUE",
         "test_masked_loops",
     ),
     # --- codegen ---

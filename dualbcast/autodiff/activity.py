@@ -21,23 +21,7 @@ from typing import NamedTuple, TypeGuard, TypeVar
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.lower import partials_of
-from dualbcast.ir.nodes import (
-    ONE,
-    ZERO,
-    Assign,
-    Block,
-    Break,
-    Const,
-    Continue,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Stmt,
-    Var,
-    While,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
@@ -56,32 +40,32 @@ from dualbcast.rules.curvatures import quotient_slope
 from dualbcast.rules.table import CUSTOMS
 
 # The partial of a function that is marked as not differentiable. It is an error if an output depends on it.
-UNKNOWN = Const(math.nan, "float")
-_NOTHING = Function("", (), (), ())
+UNKNOWN = ir.Const(math.nan, "float")
+_NOTHING = ir.Function("", (), (), ())
 # A set of directions for every name.
 _Sets = Mapping[str, frozenset[int]]
 _NONE: frozenset[int] = frozenset()
 
 
-def seeds_of(function: Function) -> dict[str, frozenset[int]]:
+def seeds_of(function: ir.Function) -> dict[str, frozenset[int]]:
     """Every float parameter with a direction of its own: its position."""
     return {param.name: frozenset({at}) for at, param in enumerate(function.params) if param.kind == "float"}
 
 
-def activity(function: Function, seeds: _Sets) -> dict[str, frozenset[int]]:
+def activity(function: ir.Function, seeds: _Sets) -> dict[str, frozenset[int]]:
     """For every name, the directions that its value can depend on differentiably; `seeds` are those of parameters."""
     assigns = [stmt for stmt in assignments(function.body) if stmt.target.kind == "float"]
     steps = [(stmt.target.name, differentiable(stmt.value)) for stmt in assigns]
     return _smallest(seeds, steps, lambda args, active: _NONE.union(*[active.get(arg.name, _NONE) for arg in args]))
 
 
-def sometimes_absent(function: Function, active: _Sets) -> dict[str, frozenset[int]]:
+def sometimes_absent(function: ir.Function, active: _Sets) -> dict[str, frozenset[int]]:
     """For every name, its uncertain directions: the value depends on them along some paths, but not along all."""
     steps = [(stmt.target.name, stmt) for stmt in assignments(function.body) if active.get(stmt.target.name)]
     return _smallest({}, steps, lambda stmt, uncertain: _absent(stmt, active, uncertain))
 
 
-def _absent(stmt: Assign, active: _Sets, uncertain: _Sets) -> frozenset[int]:
+def _absent(stmt: ir.Assign, active: _Sets, uncertain: _Sets) -> frozenset[int]:
     """The directions of an assignment's target that its value does not depend on along some path."""
     return active[stmt.target.name] - always_present(stmt.value, active, uncertain)
 
@@ -105,7 +89,9 @@ def _smallest(
     return sets
 
 
-def all_sources(names: Iterable[str], assigns: Sequence[Assign], sources: Callable[[Expr], list[Var]]) -> set[str]:
+def all_sources(
+    names: Iterable[str], assigns: Sequence[ir.Assign], sources: Callable[[ir.Expr], list[ir.Var]]
+) -> set[str]:
     """The names, and all that their assignments depend on, where a value depends on its `sources`."""
     needed = set(names)
     size = -1
@@ -117,45 +103,45 @@ def all_sources(names: Iterable[str], assigns: Sequence[Assign], sources: Callab
     return needed
 
 
-def differentiable(value: Expr) -> list[Var]:
+def differentiable(value: ir.Expr) -> list[ir.Var]:
     """The variables that a value depends on through a partial that is not zero everywhere."""
     return [source for source, _ in _links(value)]
 
 
-def _links(value: Expr) -> list[tuple[Var, Expr]]:
+def _links(value: ir.Expr) -> list[tuple[ir.Var, ir.Expr]]:
     """The variables that a value depends on, and its partial in each; 1 for a copy and for the sides of a select."""
-    if isinstance(value, Var):
-        return [(value, ONE)]
-    if not isinstance(value, Op) or value.name in ("to_float", "to_int"):
+    if isinstance(value, ir.Var):
+        return [(value, ir.ONE)]
+    if not isinstance(value, ir.Op) or value.name in ("to_float", "to_int"):
         return []
     if value.name == "select":
-        return [(side, ONE) for side in value.args[1:] if isinstance(side, Var)]
+        return [(side, ir.ONE) for side in value.args[1:] if isinstance(side, ir.Var)]
     pairs = zip(value.args, partials_at(value)[2], strict=True)
-    return [(arg, partial) for arg, partial in pairs if isinstance(arg, Var) and not is_zero(partial)]
+    return [(arg, partial) for arg, partial in pairs if isinstance(arg, ir.Var) and not is_zero(partial)]
 
 
-def is_operation(value: Expr) -> TypeGuard[Op]:
+def is_operation(value: ir.Expr) -> TypeGuard[ir.Op]:
     """Whether a value has local partials: a copy and a select have tangents as their operands do."""
-    return isinstance(value, Op) and value.name != "select"
+    return isinstance(value, ir.Op) and value.name != "select"
 
 
-def is_zero(partial: Expr) -> bool:
+def is_zero(partial: ir.Expr) -> bool:
     """Whether a partial is zero everywhere: it is absent, and never multiplied."""
-    return isinstance(partial, Const) and partial.value == 0
+    return isinstance(partial, ir.Const) and partial.value == 0
 
 
-def is_marked(value: Expr) -> TypeGuard[Op]:
+def is_marked(value: ir.Expr) -> TypeGuard[ir.Op]:
     """Whether a value is of a function that is marked as not differentiable."""
-    return isinstance(value, Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
+    return isinstance(value, ir.Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
 
 
-def refuse_marked(function: Function, active: _Sets) -> None:
+def refuse_marked(function: ir.Function, active: _Sets) -> None:
     """Refuse to differentiate a function that is marked as not differentiable, where an output depends on it."""
     assigns = assignments(function.body)
     marked = [
         (stmt, CUSTOMS[stmt.value.name].label)
         for stmt in assigns
-        if is_marked(stmt.value) and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, Var))
+        if is_marked(stmt.value) and any(active.get(arg.name) for arg in stmt.value.args[1:] if isinstance(arg, ir.Var))
     ]
     if not marked:
         return
@@ -169,13 +155,15 @@ def refuse_marked(function: Function, active: _Sets) -> None:
             )
 
 
-def _carriers(value: Expr) -> list[Var]:
+def _carriers(value: ir.Expr) -> list[ir.Var]:
     """The variables that a value is computed from, unless a step ends differentiation on purpose."""
-    if isinstance(value, Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
+    if isinstance(value, ir.Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind == "int"):
         ends = value.name == "to_int" and value.args[0].kind == "float"
-        return [] if ends else [arg for arg in value.args if isinstance(arg, Var)]
+        return [] if ends else [arg for arg in value.args if isinstance(arg, ir.Var)]
     # Tests look at values only.
-    return [] if isinstance(value, Op) and value.kind == "bool" and value.name not in CUSTOMS else differentiable(value)
+    return (
+        [] if isinstance(value, ir.Op) and value.kind == "bool" and value.name not in CUSTOMS else differentiable(value)
+    )
 
 
 # --- partials of operators and rules --------------------------------------------------------------------------------
@@ -193,31 +181,31 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 }
 
 
-def partials_at(value: Op) -> tuple[Function, Sequence[Expr], list[Expr]]:
+def partials_at(value: ir.Op) -> tuple[ir.Function, Sequence[ir.Expr], list[ir.Expr]]:
     """The partials of an operation in its arguments, as a function of some of those and of its result."""
     if is_marked(value):
-        return _NOTHING, (), [ZERO, *[UNKNOWN] * (len(value.args) - 1)]
+        return _NOTHING, (), [ir.ZERO, *[UNKNOWN] * (len(value.args) - 1)]
     template, args, partials = partials_of(value, _OPERATORS)
     # The first argument of a custom derivative is its value, in which the partial is zero by definition.
-    return template, args, [ZERO] * (value.name in CUSTOMS) + partials
+    return template, args, [ir.ZERO] * (value.name in CUSTOMS) + partials
 
 
 # --- presence -------------------------------------------------------------------------------------------------------
 
 # An assignment; the uncertain directions of each name that it reads; and those in all but the first iterations of its
 # loop, if it is in one.
-_Step = tuple[Assign, _Sets, _Sets | None]
+_Step = tuple[ir.Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
 
 
-def always_present(value: Expr, active: _Sets, uncertain: _Sets) -> frozenset[int]:
+def always_present(value: ir.Expr, active: _Sets, uncertain: _Sets) -> frozenset[int]:
     """The directions that a value depends on along every path to it."""
 
-    def sure(arg: Expr) -> frozenset[int]:
-        return active.get(arg.name, _NONE) - uncertain.get(arg.name, _NONE) if isinstance(arg, Var) else _NONE
+    def sure(arg: ir.Expr) -> frozenset[int]:
+        return active.get(arg.name, _NONE) - uncertain.get(arg.name, _NONE) if isinstance(arg, ir.Var) else _NONE
 
-    if isinstance(value, Op) and value.name == "select":
+    if isinstance(value, ir.Op) and value.name == "select":
         return sure(value.args[1]) & sure(value.args[2])
     return _NONE.union(*map(sure, differentiable(value)))
 
@@ -231,7 +219,7 @@ class AbsentTerms(NamedTuple):
     unspecified: set[tuple[str, int]]
 
 
-def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentTerms:
+def absent_terms(function: ir.Function, active: _Sets, uncertain: _Sets) -> AbsentTerms:
     """The terms of tangents that read a flag, and the tangents that are arbitrary where they are absent.
 
     A value of one variable alone is absent where that variable is, so that only the end of a chain of operations reads
@@ -266,27 +254,27 @@ def absent_terms(function: Function, active: _Sets, uncertain: _Sets) -> AbsentT
 class _Flow:
     """The uncertain directions of each name at each statement; at other statements, a name may have more."""
 
-    def __init__(self, function: Function, active: _Sets, uncertain: _Sets) -> None:
+    def __init__(self, function: ir.Function, active: _Sets, uncertain: _Sets) -> None:
         self.active, self.uncertain = active, uncertain
         self.times = Counter([*(param.name for param in function.params), *assigned(function.body)])
         self.steps: list[_Step] = []
         self.block(function.body, {}, None)
 
-    def block(self, block: Block, here: dict[str, frozenset[int]], late: _Sets | None) -> None:
+    def block(self, block: ir.Block, here: dict[str, frozenset[int]], late: _Sets | None) -> None:
         """Append the assignments of a block; `here` has the uncertain directions before it, and gets those after it."""
         for stmt in block:
-            if isinstance(stmt, Assign):
+            if isinstance(stmt, ir.Assign):
                 name = stmt.target.name
                 if name in self.active:
                     read = {leaf.name: here.get(leaf.name, _NONE) for leaf in variables(stmt.value)}
                     self.steps.append((stmt, read, late))
                     here[name] = _absent(stmt, self.active, here)
-            elif isinstance(stmt, If):
+            elif isinstance(stmt, ir.If):
                 then, orelse = dict(here), dict(here)
                 self.block(stmt.then, then, late)
                 self.block(stmt.orelse, orelse, late)
                 here |= {name: then.get(name, _NONE) | orelse.get(name, _NONE) for name in then | orelse}
-            elif isinstance(stmt, For | While):
+            elif isinstance(stmt, ir.For | ir.While):
                 unknown = {name: self.uncertain.get(name, _NONE) for name in assigned((stmt,))}
                 here |= unknown
                 # A copy: the steps hold it, and `here` changes.
@@ -295,10 +283,10 @@ class _Flow:
                     self.block(inner, dict(here), later)
                 here |= self.after(stmt, here, _least_iterations(stmt))
 
-    def after(self, loop: For | While, here: _Sets, iterations: int | None) -> _Sets:
+    def after(self, loop: ir.For | ir.While, here: _Sets, iterations: int | None) -> _Sets:
         """The uncertain directions after this number of iterations of a loop, or any number, whatever their paths."""
         assigns = [stmt for stmt in assignments((loop,)) if stmt.target.name in self.active]
-        iteration = (*loop.pre, *loop.body) if isinstance(loop, While) else loop.body
+        iteration = (*loop.pre, *loop.body) if isinstance(loop, ir.While) else loop.body
         always = assigned_always(takewhile(lambda stmt: not _continues(stmt), iteration))
         inside = Counter(assigned((loop,)))
         # These may have values from before the iteration.
@@ -314,35 +302,35 @@ class _Flow:
         return here
 
 
-def _continues(stmt: Stmt) -> bool:
-    return any(isinstance(part, Continue) for part in statements((stmt,)))
+def _continues(stmt: ir.Stmt) -> bool:
+    return any(isinstance(part, ir.Continue) for part in statements((stmt,)))
 
 
-def _least_iterations(loop: For | While) -> int:
+def _least_iterations(loop: ir.For | ir.While) -> int:
     """The least number of iterations of a loop."""
-    if isinstance(loop, While) or any(isinstance(stmt, Break) for stmt in statements((loop,))):
+    if isinstance(loop, ir.While) or any(isinstance(stmt, ir.Break) for stmt in statements((loop,))):
         return 0
     return known_iterations(loop) or 0
 
 
-def _factors(value: Expr) -> dict[str, bool]:
+def _factors(value: ir.Expr) -> dict[str, bool]:
     """The variables that a value depends on, and whether their tangents are multiplied by a varying partial."""
     factors: dict[str, bool] = {}
     for source, partial in _links(value):
-        factors[source.name] = factors.get(source.name, False) or not isinstance(partial, Const)
+        factors[source.name] = factors.get(source.name, False) or not isinstance(partial, ir.Const)
     return factors
 
 
-def _has_poles(value: Expr) -> bool:
+def _has_poles(value: ir.Expr) -> bool:
     """Whether a partial of an operation can be infinite at finite arguments."""
     operations = operations_of(partials_at(value)[0]) if is_operation(value) else []
-    return any(op.name in _POLES and not isinstance(op.args[-1], Const) for op in operations)
+    return any(op.name in _POLES and not isinstance(op.args[-1], ir.Const) for op in operations)
 
 
 # --- chains ---------------------------------------------------------------------------------------------------------
 
 
-def chained(function: Function) -> frozenset[str]:
+def chained(function: ir.Function) -> frozenset[str]:
     """The variables that are read once, by an operation in the same block, before the operands of their partial change.
 
     It is given operations on atoms.
@@ -354,11 +342,11 @@ def chained(function: Function) -> frozenset[str]:
     # For each chained variable, the first variable of its chain and all operands of its partial in that.
     chains: dict[str, tuple[str, frozenset[str]]] = {}
 
-    def visit(block: Block) -> None:
+    def visit(block: ir.Block) -> None:
         for position, stmt in enumerate(block):
             for inner in blocks(stmt):
                 visit(inner)
-            if not isinstance(stmt, Assign) or stmt.target.name not in once or not is_operation(stmt.value):
+            if not isinstance(stmt, ir.Assign) or stmt.target.name not in once or not is_operation(stmt.value):
                 continue
             names = [arg.name for arg in differentiable(stmt.value) if active.get(arg.name)]
             links = [chains.get(name, (name, frozenset({name}))) for name in names]
@@ -373,11 +361,11 @@ def chained(function: Function) -> frozenset[str]:
     return frozenset(chains)
 
 
-def _lasts(target: Var, operands: frozenset[str], rest: Block) -> bool:
+def _lasts(target: ir.Var, operands: frozenset[str], rest: ir.Block) -> bool:
     """Whether an operation reads the target before one of its operands changes."""
     for stmt in rest:
         if any(target in atoms(expr) for expr in expressions(stmt)):
-            return isinstance(stmt, Assign) and is_operation(stmt.value)
+            return isinstance(stmt, ir.Assign) and is_operation(stmt.value)
         if not operands.isdisjoint(assigned((stmt,))):
             return False
     return False

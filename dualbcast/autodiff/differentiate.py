@@ -14,25 +14,7 @@ from dualbcast.autodiff.linearize import Direction, Dual, ForwardMode, unit_dire
 from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import guards_of
-from dualbcast.ir.nodes import (
-    NOWHERE,
-    TEMPORARY,
-    ZERO,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Expr,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Structure,
-    Var,
-    numbers,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold, simplify
 from dualbcast.ir.traversal import among, assigned, floats, hold
 from dualbcast.rules.guards import Capture
@@ -40,9 +22,9 @@ from dualbcast.rules.table import RULES
 
 
 def dualize(
-    function: Function,
+    function: ir.Function,
     seeds: Sequence[int],
-    names: Names | None = None,
+    names: ir.Names | None = None,
     *,
     reverse: bool = False,
     flagged: bool = False,
@@ -58,38 +40,40 @@ def dualize(
 
 
 # A cotangent, a partial, and the flag that says whether the output depends on the direction, if there is one.
-_Term = tuple[Var, Expr, Var | None]
+_Term = tuple[ir.Var, ir.Expr, ir.Var | None]
 # The output that holds ∂²output/∂parameter∂parameter, by (output, parameter, parameter), the parameters in order.
 Hessian = dict[tuple[int, int, int], str]
 
 
-def partial_of(function: Function, position: int) -> Function:
+def partial_of(function: ir.Function, position: int) -> ir.Function:
     """The function of the same arguments that gives the partial of each output in one parameter."""
     dual = dualize(function, (position,))
     partials = dual.tangents()
-    outputs = [replace(output, value=partials.get((at, position), ZERO)) for at, output in enumerate(function.outputs)]
+    outputs = [
+        replace(output, value=partials.get((at, position), ir.ZERO)) for at, output in enumerate(function.outputs)
+    ]
     return simplify(replace(dual.function, outputs=tuple(outputs)))
 
 
-def pushforward_of(function: Function, wrt: Sequence[int], *, values: bool = True) -> Function:
+def pushforward_of(function: ir.Function, wrt: Sequence[int], *, values: bool = True) -> ir.Function:
     """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
     taken = unused_names(function)
-    seeds = {seed: Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
+    seeds = {seed: ir.Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
     given = replace(function, params=(*function.params, *seeds.values()))
     dual = ForwardMode(given, {0: Direction("ot", seeds)}, None).run()
     names, tangents = unused_names(dual.function), dual.tangents()
     outputs = tuple(
-        Output(dual.partials.get((at, 0)) or names.fresh(f"{output.name}_dot"), tangents.get((at, 0), ZERO))
+        ir.Output(dual.partials.get((at, 0)) or names.fresh(f"{output.name}_dot"), tangents.get((at, 0), ir.ZERO))
         for at, output in enumerate(function.outputs)
     )
     structure = function.structure
     if values:
         outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
-        structure = Structure(tuple, (structure, structure))
+        structure = ir.Structure(tuple, (structure, structure))
     return simplify(replace(dual.function, outputs=outputs, structure=structure))
 
 
-def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False) -> Function:
+def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = False) -> ir.Function:
     """The cotangents of the parameters at `wrt`, from the arguments and then the cotangents of the float outputs.
 
     The partials are computed anew and contracted where they are: no Jacobian is stored. With `values` the result is a
@@ -98,37 +82,37 @@ def pullback_of(function: Function, wrt: Sequence[int], *, values: bool = False)
     dual = dualize(function, wrt, flagged=True)
     names = unused_names(dual.function)
     partials = dual.tangents()
-    cotangents = {at: Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
+    cotangents = {at: ir.Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)}
     named = {seed: names.fresh(f"{function.params[seed].name}_bar") for seed in wrt}
     active = {seed for _, seed in partials}
-    totals = {seed: Var(names.fresh(TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
+    totals = {seed: ir.Var(names.fresh(ir.TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
-    def contracted() -> Block:
-        stmts: list[Stmt] = []
+    def contracted() -> ir.Block:
+        stmts: list[ir.Stmt] = []
         for seed, target in totals.items():
             terms = [
                 (cotangent, partials[at, seed], dual.flags.get((at, seed)))
                 for at, cotangent in cotangents.items()
                 if (at, seed) in partials
             ]
-            stmts.append(Assign(target, _contracted(terms, names, stmts, where), where))
+            stmts.append(ir.Assign(target, _contracted(terms, names, stmts, where), where))
         return tuple(stmts)
 
     body = _append_in_branches(dual.function.body, contracted)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
-    outputs = tuple(Output(name, totals.get(seed, ZERO)) for seed, name in named.items())
+    outputs = tuple(ir.Output(name, totals.get(seed, ir.ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
-    structure = numbers(len(outputs))
+    structure = ir.numbers(len(outputs))
     if values:
         outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
-        structure = Structure(tuple, (function.structure, structure))
+        structure = ir.Structure(tuple, (function.structure, structure))
     both = replace(dual.function, params=params, body=body, outputs=outputs, structure=structure)
     both = replace(both, derived=among({*assigned(body)} - exact, body))
     return simplify(both)
 
 
-def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False) -> tuple[Dual, Hessian]:
+def hessian_of(function: ir.Function, wrt: Sequence[int], *, reverse: bool = False) -> tuple[Dual, Hessian]:
     """Values, partials and second partials in one function; `reverse` as for `dualize`, for the first ones.
 
     The function of the `Dual` has outputs for the values, the partials that are not zero everywhere, and then the
@@ -149,7 +133,7 @@ def hessian_of(function: Function, wrt: Sequence[int], *, reverse: bool = False)
     return Dual(replace(second.function, outputs=outputs), first.partials), seconds
 
 
-def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
+def contraction_of(pattern: Sequence[Sequence[float | None]]) -> ir.Function:
     """The contraction of cotangents with a stored Jacobian, as a function of its blocks and the cotangents.
 
     For each output, and in that for each argument, `pattern` has a number where the block is that number everywhere,
@@ -158,39 +142,39 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> Function:
     """
     count = len(pattern)
     stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]
-    block_of = {place: Var(f"block{at}", "float") for at, place in enumerate(stored)}
-    cotangents = [Var(f"bar{i}", "float") for i in range(count)]
-    names = Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
-    body: list[Stmt] = []
+    block_of = {place: ir.Var(f"block{at}", "float") for at, place in enumerate(stored)}
+    cotangents = [ir.Var(f"bar{i}", "float") for i in range(count)]
+    names = ir.Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
+    body: list[ir.Stmt] = []
     outputs = []
     for p in range(len(pattern[0])):
         blocks = [(i, row[p]) for i, row in enumerate(pattern) if row[p] != 0]
         terms: list[_Term] = [
-            (cotangents[i], block_of[i, p] if known is None else Const(known, "float"), None) for i, known in blocks
+            (cotangents[i], block_of[i, p] if known is None else ir.Const(known, "float"), None) for i, known in blocks
         ]
-        total = _contracted(terms, names, body, NOWHERE)
-        outputs.append(Output(names.fresh(f"x{p}_bar"), total))
+        total = _contracted(terms, names, body, ir.NOWHERE)
+        outputs.append(ir.Output(names.fresh(f"x{p}_bar"), total))
     params = (*block_of.values(), *cotangents)
-    return Function("contraction", params, tuple(body), tuple(outputs), structure=numbers(len(outputs)))
+    return ir.Function("contraction", params, tuple(body), tuple(outputs), structure=ir.numbers(len(outputs)))
 
 
-def _contracted(terms: Iterable[_Term], names: Names, block: list[Stmt], where: Location) -> Expr:
+def _contracted(terms: Iterable[_Term], names: ir.Names, block: list[ir.Stmt], where: Location) -> ir.Expr:
     """The sum of products of cotangents and partials; the statements that compute it are appended to a block."""
 
-    def emit(name: str, *args: Expr) -> Atom:
-        return hold(fold(Op(name, args, "float", where)), names, block, where)
+    def emit(name: str, *args: ir.Expr) -> ir.Atom:
+        return hold(fold(ir.Op(name, args, "float", where)), names, block, where)
 
-    total: Expr = ZERO
+    total: ir.Expr = ir.ZERO
     for cotangent, partial, flag in terms:
         term = emit("mul", cotangent, partial)
         # An absent dependence gives no cotangent, not even where the output's is infinite or nan.
         if flag is not None:
-            term = emit("select", flag, term, ZERO)
-        total = term if total == ZERO else emit("add", total, term)
+            term = emit("select", flag, term, ir.ZERO)
+        total = term if total == ir.ZERO else emit("add", total, term)
     return total
 
 
-def _append_in_branches(block: Block, make: Callable[[], Block]) -> Block:
+def _append_in_branches(block: ir.Block, make: Callable[[], ir.Block]) -> ir.Block:
     """The block with more statements at its end; if it ends with a branch, at the end of each side.
 
     More operands are known there. Copies of the branch's results move there, too.
@@ -198,17 +182,17 @@ def _append_in_branches(block: Block, make: Callable[[], Block]) -> Block:
     count = len(block)
     while count and _is_copy(block[count - 1]):
         count -= 1
-    if not count or not isinstance(branch := block[count - 1], If):
+    if not count or not isinstance(branch := block[count - 1], ir.If):
         return (*block, *make())
     then, orelse = (_append_in_branches((*side, *block[count:]), make) for side in (branch.then, branch.orelse))
     return (*block[: count - 1], replace(branch, then=then, orelse=orelse))
 
 
-def _is_copy(stmt: Stmt) -> bool:
-    return isinstance(stmt, Assign) and isinstance(stmt.value, Atom)
+def _is_copy(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Assign) and isinstance(stmt.value, ir.Atom)
 
 
-def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple[Function, Sequence[Capture]]:
+def with_partials(function: ir.Function, names: ir.Names, *, has_value: bool) -> tuple[ir.Function, Sequence[Capture]]:
     """The function that gives the outputs of `function`, with `has_value`, and then its partials by parameter.
 
     Its variables have fresh names from `names`, so that its body can become part of the calling function.
@@ -218,6 +202,6 @@ def with_partials(function: Function, names: Names, *, has_value: bool) -> tuple
     count, partials = len(function.outputs), dual.tangents()
     wanted = [output.value for output in dual.function.outputs[:count]] if has_value else []
     for seed in range(len(function.params)):
-        wanted += [partials.get((position, seed), ZERO) for position in range(count)]
-    outputs = tuple(Output(f"{TEMPORARY}{at}", value) for at, value in enumerate(wanted))
+        wanted += [partials.get((position, seed), ir.ZERO) for position in range(count)]
+    outputs = tuple(ir.Output(f"{ir.TEMPORARY}{at}", value) for at, value in enumerate(wanted))
     return replace(dual.function, outputs=outputs), guards

@@ -22,7 +22,7 @@ from dualbcast.autodiff.activity import (
 )
 from dualbcast.autodiff.linearize import Dual, ForwardMode, unit_directions
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import ONE, TRUE, ZERO, Assign, Atom, Expr, Function, If, Op, Output, Var
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import assigned, assigned_always, assignments, read_counts, results, targets
 
 # Operations whose partials are 1 or -1, which take no multiplication.
@@ -33,9 +33,9 @@ _Active = dict[str, frozenset[int]]
 class _Partial(NamedTuple):
     """The partial of a result in a variable; where the flag is false it does not depend on that."""
 
-    source: Var
-    partial: Atom
-    flag: Atom = TRUE
+    source: ir.Var
+    partial: ir.Atom
+    flag: ir.Atom = ir.TRUE
 
 
 class Step(NamedTuple):
@@ -46,14 +46,14 @@ class Step(NamedTuple):
     where: Location
 
 
-def is_shorter(function: Function) -> bool:
+def is_shorter(function: ir.Function) -> bool:
     """Whether reverse mode takes fewer operations for all parameters; it depends on the function alone."""
     both = operations_each_way(function)
     # If both are about equally long, forward mode is easier to read.
     return both is not None and 4 * both[1] < 3 * both[0]
 
 
-def operations_each_way(function: Function) -> tuple[int, int] | None:
+def operations_each_way(function: ir.Function) -> tuple[int, int] | None:
     """About how many operations the partials in all parameters take in forward and in reverse mode.
 
     None where reverse mode is impossible: if a step does not depend on a variable along some path, its partial would be
@@ -65,7 +65,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     marked = any(is_marked(stmt.value) for stmt in assignments(function.body))
     if marked or len(every) < 2 or max(times.values()) > 1:
         return None
-    if not all(isinstance(stmt, Assign | If) for stmt in function.body):
+    if not all(isinstance(stmt, ir.Assign | ir.If) for stmt in function.body):
         return None
     active = activity(function, every)
     ends = {leaf.name for leaf in results(function) if active.get(leaf.name)}
@@ -74,10 +74,10 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
         return None
     count, parts = -len(ends) * len(active), _parts(function, active)
     for position, stmt in enumerate(function.body):
-        if isinstance(stmt, Assign):
+        if isinstance(stmt, ir.Assign):
             sources = differentiable(stmt.value) if active.get(stmt.target.name) else []
             sources = [source for source in sources if active.get(source.name)]
-            if sources and isinstance(stmt.value, Op) and stmt.value.name == "select":
+            if sources and isinstance(stmt.value, ir.Op) and stmt.value.name == "select":
                 return None
             count += len(ends) * len(sources) * (1 + _multiplies(stmt.value))
             continue
@@ -94,7 +94,7 @@ def operations_each_way(function: Function) -> tuple[int, int] | None:
     return _operations(function, active, chained(function)), count
 
 
-def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
+def _operations(function: ir.Function, active: _Active, alone: Set[str]) -> int:
     """About how many operations the partials take in forward mode; the variables in `alone` have no tangents."""
     params = {param.name for param in function.params}
     count = 0
@@ -111,21 +111,21 @@ def _operations(function: Function, active: _Active, alone: Set[str]) -> int:
     return count
 
 
-def _multiplies(value: Expr) -> bool:
+def _multiplies(value: ir.Expr) -> bool:
     return is_operation(value) and value.name not in _UNIT
 
 
-def _parts(function: Function, active: _Active) -> dict[int, Function]:
+def _parts(function: ir.Function, active: _Active) -> dict[int, ir.Function]:
     """The branches by position, as functions of active variables, with the active results that are read later."""
     later = {leaf.name for leaf in results(function)}
     parts = {}
     for position, stmt in reversed([*enumerate(function.body)]):
         read = read_counts((stmt,))
-        if not isinstance(stmt, Assign):
+        if not isinstance(stmt, ir.Assign):
             inside = targets((stmt,))
-            params = tuple(Var(name, "float") for name in read if name not in inside and active.get(name))
-            given = tuple(Output(name, var) for name, var in inside.items() if name in later and active.get(name))
-            parts[position] = Function(function.name, params, (stmt,), given, function.location)
+            params = tuple(ir.Var(name, "float") for name in read if name not in inside and active.get(name))
+            given = tuple(ir.Output(name, var) for name, var in inside.items() if name in later and active.get(name))
+            parts[position] = ir.Function(function.name, params, (stmt,), given, function.location)
         later |= read.keys()
     return parts
 
@@ -148,7 +148,7 @@ class ReverseMode(ForwardMode):
         parts = _parts(self.function, self.active)
         steps: list[Step] = []
         for position, stmt in enumerate(self.function.body):
-            if isinstance(stmt, Assign):
+            if isinstance(stmt, ir.Assign):
                 self.block.append(stmt)
                 if self.directions(stmt.target):
                     partials = [_Partial(*each) for each in self.local_partials(stmt).items()]
@@ -157,7 +157,7 @@ class ReverseMode(ForwardMode):
                 steps += self._branch(parts[position])
         return steps
 
-    def _branch(self, part: Function) -> list[Step]:
+    def _branch(self, part: ir.Function) -> list[Step]:
         """Append a branch with its partials; the steps of its results."""
         directions = unit_directions(part.params, range(len(part.params)))
         dual = ForwardMode(part, directions, self.names).run(flagged=True)
@@ -166,26 +166,26 @@ class ReverseMode(ForwardMode):
         steps = []
         for at, output in enumerate(part.outputs):
             partials = [
-                _Partial(source, tangents[at, seed], dual.flags.get((at, seed), TRUE))
+                _Partial(source, tangents[at, seed], dual.flags.get((at, seed), ir.TRUE))
                 for seed, source in enumerate(part.params)
-                if tangents.get((at, seed), ZERO) != ZERO
+                if tangents.get((at, seed), ir.ZERO) != ir.ZERO
             ]
             steps.append(Step(output.name, partials, part.body[0].location))
         return steps
 
-    def back(self, result: Expr, steps: Sequence[Step], ends: Set[str] = frozenset()) -> dict[str, Atom]:
+    def back(self, result: ir.Expr, steps: Sequence[Step], ends: Set[str] = frozenset()) -> dict[str, ir.Atom]:
         """The partials of a result in each variable that it depends on; the statements that compute them are appended.
 
         The variables in `ends` count as independent of all others.
         """
-        assert isinstance(result, Var)
-        cotangents: dict[str, Atom] = {result.name: ONE}
+        assert isinstance(result, ir.Var)
+        cotangents: dict[str, ir.Atom] = {result.name: ir.ONE}
         for name, partials, where in reversed(steps):
             cotangent = cotangents.get(name) if name == result.name or name not in ends else None
             for source, partial, flag in partials if cotangent is not None else ():
                 assert cotangent is not None
                 term = self.product(cotangent, partial, where)
-                if flag != TRUE:
+                if flag != ir.TRUE:
                     term = self.zero_if_absent(flag, term, where)
                 before = cotangents.get(source.name)
                 terms = [term] if before is None else [before, term]

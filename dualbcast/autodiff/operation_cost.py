@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dualbcast.frontend.lower import helper_of
-from dualbcast.ir.nodes import Block, Expr, For, Function, If, Op, While
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import expressions, known_iterations
 from dualbcast.rules.table import RULES
 
@@ -25,34 +25,34 @@ _WEIGHTS = {
 ITERATIONS = 8
 
 
-def cost_of_element(function: Function) -> float:
+def cost_of_element(function: ir.Function) -> float:
     """The cost of one element; both sides of a branch count half."""
     return cost_of_block(function.body) + sum(_cost_of_expression(output.value) for output in function.outputs)
 
 
-def cost_of_block(block: Block) -> float:
+def cost_of_block(block: ir.Block) -> float:
     """The cost of a block."""
     total = 0.0
     for stmt in block:
         total += sum(map(_cost_of_expression, expressions(stmt)))
         match stmt:
-            case If():
+            case ir.If():
                 total += (cost_of_block(stmt.then) + cost_of_block(stmt.orelse)) / 2
-            case For():
+            case ir.For():
                 total += iterations_of(stmt) * cost_of_block(stmt.body)
-            case While():
+            case ir.While():
                 total += ITERATIONS * cost_of_block((*stmt.pre, *stmt.body))
     return total
 
 
-def iterations_of(loop: For) -> int:
+def iterations_of(loop: ir.For) -> int:
     """The number of iterations of a loop with constant bounds; for another loop an assumed number."""
     iterations = known_iterations(loop)
     return ITERATIONS if iterations is None else iterations
 
 
-def _cost_of_expression(expr: Expr) -> float:
-    if not isinstance(expr, Op):
+def _cost_of_expression(expr: ir.Expr) -> float:
+    if not isinstance(expr, ir.Op):
         return 0.0
     return cost_of_operation(expr.name) + sum(map(_cost_of_expression, expr.args))
 

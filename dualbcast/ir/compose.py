@@ -7,23 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    NOWHERE,
-    NUMBER,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Expr,
-    Function,
-    Kind,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    numbers,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import hold, map_blocks, renamed, renamed_block, targets
 
 
@@ -33,11 +17,11 @@ class Step(NamedTuple):
     The parameters of the composition are the first values, and the outputs of each step are the next ones.
     """
 
-    function: Function
-    inputs: tuple[int | Const, ...]
+    function: ir.Function
+    inputs: tuple[int | ir.Const, ...]
 
 
-def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: Sequence[int]) -> Function:
+def compose(name: str, params: Sequence[ir.Kind], steps: Sequence[Step], outputs: Sequence[int]) -> ir.Function:
     """The function of parameters of these kinds that computes the steps in their order; each uses values before it.
 
     `outputs` are the values that it returns, in a tuple.
@@ -55,35 +39,39 @@ def compose(name: str, params: Sequence[Kind], steps: Sequence[Step], outputs: S
         output out = %value#1
     <BLANKLINE>
     """
-    names = Names()
-    arguments = tuple(Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
-    values: list[Atom] = list(arguments)
-    body: list[Stmt] = []
+    names = ir.Names()
+    arguments = tuple(ir.Var(names.fresh(f"x{at}"), kind) for at, kind in enumerate(params))
+    values: list[ir.Atom] = list(arguments)
+    body: list[ir.Stmt] = []
     derived: list[str] = []
     for step in steps:
         actual = [values[each] if isinstance(each, int) else each for each in step.inputs]
         copied, by = copy(step.function, actual, names)
         body.extend(copied)
-        derived += [var.name for name in step.function.derived if isinstance(var := by.get(name), Var)]
+        derived += [var.name for name in step.function.derived if isinstance(var := by.get(name), ir.Var)]
         for output in step.function.outputs:
             values.append(hold(renamed(output.value, by), names, body, step.function.location, output.name))
     several = len(outputs) > 1
     named = tuple(
-        Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
+        ir.Output(names.fresh(f"out{at}" if several else "out"), values[each]) for at, each in enumerate(outputs)
     )
-    structure = numbers(len(named)) if several else NUMBER
-    return Function(name, arguments, tuple(body), named, NOWHERE, structure, tuple(derived))
+    structure = ir.numbers(len(named)) if several else ir.NUMBER
+    return ir.Function(name, arguments, tuple(body), named, ir.NOWHERE, structure, tuple(derived))
 
 
-def restrict(function: Function, outputs: Sequence[int]) -> Function:
+def restrict(function: ir.Function, outputs: Sequence[int]) -> ir.Function:
     """The function with some of its outputs only, in a tuple."""
     selected = tuple(function.outputs[at] for at in outputs)
-    return replace(function, outputs=selected, structure=numbers(len(selected)))
+    return replace(function, outputs=selected, structure=ir.numbers(len(selected)))
 
 
 def copy(
-    function: Function, actual: Sequence[Expr], names: Names, base: str | None = None, where: Location | None = None
-) -> tuple[Block, dict[str, Expr]]:
+    function: ir.Function,
+    actual: Sequence[ir.Expr],
+    names: ir.Names,
+    base: str | None = None,
+    where: Location | None = None,
+) -> tuple[ir.Block, dict[str, ir.Expr]]:
     """The body of a function under fresh names, with values for its parameters; and what each name became.
 
     The copies have one base of their names and one location, if these are given.
@@ -91,16 +79,16 @@ def copy(
     by = dict(zip((param.name for param in function.params), actual, strict=True))
     for name, var in targets(function.body).items():
         assert name not in by, "a parameter is assigned"
-        by[name] = Var(names.fresh(base or name), var.kind)
+        by[name] = ir.Var(names.fresh(base or name), var.kind)
     body = renamed_block(function.body, by)
     return (body if where is None else _at(body, where)), by
 
 
-def _at(block: Block, where: Location) -> Block:
+def _at(block: ir.Block, where: Location) -> ir.Block:
     """The block with one location."""
-    new: list[Stmt] = []
+    new: list[ir.Stmt] = []
     for stmt in block:
-        if isinstance(stmt, Assign) and isinstance(stmt.value, Op):
+        if isinstance(stmt, ir.Assign) and isinstance(stmt.value, ir.Op):
             stmt = replace(stmt, value=replace(stmt.value, location=where))
         new.append(replace(map_blocks(stmt, lambda inner: _at(inner, where)), location=where))
     return tuple(new)

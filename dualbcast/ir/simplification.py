@@ -11,30 +11,10 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dualbcast.ir.nodes import (
-    FALSE,
-    MULADD,
-    MULSUB,
-    SUBMUL,
-    TRUE,
-    ZERO,
-    Assign,
-    Atom,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Kind,
-    Op,
-    Stmt,
-    Var,
-    While,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import falls_through, remove_dead, targets
 
-_ORDER: tuple[Kind, ...] = ("bool", "int", "float")
+_ORDER: tuple[ir.Kind, ...] = ("bool", "int", "float")
 
 _SAME_NAME = ("add", "sub", "mul", "floordiv", "mod", "neg", "lt", "le", "gt", "ge", "eq", "ne", "invert")
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -57,93 +37,93 @@ FUNCTIONS: dict[str, Callable[..., float]] = {}
 INTEGRAL = frozenset({"floor", "ceil", "rint", "trunc"})
 
 
-def join(a: Kind, b: Kind) -> Kind:
+def join(a: ir.Kind, b: ir.Kind) -> ir.Kind:
     """The kind that holds values of both: bool < int < float."""
     return _ORDER[max(_ORDER.index(a), _ORDER.index(b))]
 
 
-def number(value: bool | int | float) -> Const:
+def number(value: bool | int | float) -> ir.Const:
     """A Python number as a constant; an integer that 64 bits cannot hold becomes a float, as in a float expression."""
     if isinstance(value, bool):
-        return Const(value, "bool")
+        return ir.Const(value, "bool")
     if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return Const(value, "int")
-    return Const(float(value), "float")
+        return ir.Const(value, "int")
+    return ir.Const(float(value), "float")
 
 
-def zero(kind: Kind) -> Const:
+def zero(kind: ir.Kind) -> ir.Const:
     """The zero of a kind, which stands for the value of a variable that has none yet."""
-    return {"float": ZERO, "int": Const(0, "int"), "bool": FALSE}[kind]
+    return {"float": ir.ZERO, "int": ir.Const(0, "int"), "bool": ir.FALSE}[kind]
 
 
-def convert(value: Expr, kind: Kind) -> Expr:
+def convert(value: ir.Expr, kind: ir.Kind) -> ir.Expr:
     """The value as another kind; converting to bool asks whether it differs from zero."""
     if value.kind == kind:
         return value
     if kind == "bool":
-        return fold(Op("ne", (value, Const(0.0 if value.kind == "float" else 0, value.kind)), "bool"))
-    return fold(Op(f"to_{kind}", (value,), kind))
+        return fold(ir.Op("ne", (value, ir.Const(0.0 if value.kind == "float" else 0, value.kind)), "bool"))
+    return fold(ir.Op(f"to_{kind}", (value,), kind))
 
 
-def fold(op: Op) -> Expr:
+def fold(op: ir.Op) -> ir.Expr:
     """The operation, or a simpler expression of the same value (NaN, infinities and signed zeros included).
 
     Constants are computed in double precision, whatever the kernel's dtype is, and rounded once.
     """
     compute = _EXACT.get(op.name) or FUNCTIONS.get(op.name)
-    constants = [arg.value for arg in op.args if isinstance(arg, Const)]
+    constants = [arg.value for arg in op.args if isinstance(arg, ir.Const)]
     if compute is not None and len(constants) == len(op.args):
         return _computed(op, compute, constants)
     return _folded_choice(op) if op.name in ("select", "and", "or") else _folded_arithmetic(op)
 
 
-def _computed(op: Op, compute: Callable[..., Any], constants: list[bool | int | float]) -> Expr:
+def _computed(op: ir.Op, compute: Callable[..., Any], constants: list[bool | int | float]) -> ir.Expr:
     """The constant that an operation on constants gives; the operation itself where Python raises an exception."""
     try:
         result = compute(*constants)
         if op.kind == "float":
-            return Const(float(result), "float")
+            return ir.Const(float(result), "float")
         if op.kind == "bool":
-            return Const(bool(result), "bool")
+            return ir.Const(bool(result), "bool")
         if -(2**63) <= result < 2**63:
-            return Const(int(result), "int")
+            return ir.Const(int(result), "int")
     except (ArithmeticError, ValueError, TypeError):
         pass  # The kernel computes it, with IEEE's answer.
     return op
 
 
-def _folded_arithmetic(op: Op) -> Expr:
+def _folded_arithmetic(op: ir.Op) -> ir.Expr:
     match op.name, op.args:
-        case "mul", (Const(value=1), x) | (x, Const(value=1)):
+        case "mul", (ir.Const(value=1), x) | (x, ir.Const(value=1)):
             return x
-        case "mul", (Const(value=-1), x) | (x, Const(value=-1)):
-            return fold(Op("neg", (x,), op.kind, op.location))
-        case "div" | "floordiv", (x, Const(value=1)) if op.name == "div" or op.kind == "int":
+        case "mul", (ir.Const(value=-1), x) | (x, ir.Const(value=-1)):
+            return fold(ir.Op("neg", (x,), op.kind, op.location))
+        case "div" | "floordiv", (x, ir.Const(value=1)) if op.name == "div" or op.kind == "int":
             return x
-        case "sub", (x, Const() as subtrahend) if repr(subtrahend.value) in ("0", "0.0"):
+        case "sub", (x, ir.Const() as subtrahend) if repr(subtrahend.value) in ("0", "0.0"):
             return x
-        case "add", (Const(value=0, kind="int"), x) | (x, Const(value=0, kind="int")):
+        case "add", (ir.Const(value=0, kind="int"), x) | (x, ir.Const(value=0, kind="int")):
             return x
-        case "neg" | "not", (Op(name=inner, args=(x,)),) if inner == op.name:
+        case "neg" | "not", (ir.Op(name=inner, args=(x,)),) if inner == op.name:
             return x
         case _:
             return op
 
 
-def _folded_choice(op: Op) -> Expr:
+def _folded_choice(op: ir.Op) -> ir.Expr:
     match op.name, op.args:
-        case "and", (Const() as known, x) | (x, Const() as known):
-            return x if known.value else FALSE
-        case "or", (Const() as known, x) | (x, Const() as known):
-            return TRUE if known.value else x
-        case "select", (Const() as test, then, orelse):
+        case "and", (ir.Const() as known, x) | (x, ir.Const() as known):
+            return x if known.value else ir.FALSE
+        case "or", (ir.Const() as known, x) | (x, ir.Const() as known):
+            return ir.TRUE if known.value else x
+        case "select", (ir.Const() as test, then, orelse):
             return then if test.value else orelse
         case "select", (_, then, orelse) if then == orelse:
             return then
-        case "select", (test, Const(value=True, kind="bool"), Const(value=False)):
+        case "select", (test, ir.Const(value=True, kind="bool"), ir.Const(value=False)):
             return test
-        case "select", (test, Const(value=False, kind="bool"), Const(value=True)):
-            return fold(Op("not", (test,), "bool", op.location))
+        case "select", (test, ir.Const(value=False, kind="bool"), ir.Const(value=True)):
+            return fold(ir.Op("not", (test,), "bool", op.location))
         case _:
             return op
 
@@ -151,7 +131,7 @@ def _folded_choice(op: Op) -> Expr:
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
 
-def simplify(function: Function, fusible: Set[str] = frozenset()) -> Function:
+def simplify(function: ir.Function, fusible: Set[str] = frozenset()) -> ir.Function:
     """The function with fewer operations, the same outputs, and no dead code.
 
     Before::
@@ -188,69 +168,69 @@ class _State:
 
 
 class _Numbering:
-    def __init__(self, function: Function, fusible: Set[str]) -> None:
+    def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
         self.function, self.fusible = function, fusible
-        self.holders: list[Atom] = []
+        self.holders: list[ir.Atom] = []
         # The operation that computed a value, and the numbers of its operands.
-        self.definitions: dict[int, tuple[Op, list[int]]] = {}
+        self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
         # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
         self.constants: dict[tuple[str, str], int] = {}
         self.state = _State({}, {})
 
-    def run(self) -> Function:
+    def run(self) -> ir.Function:
         for param in self.function.params:
             self.renew(param)
         body = self.block(self.function.body)
         outputs = tuple([replace(output, value=self.atom(output.value)) for output in self.function.outputs])
         return replace(self.function, body=body, outputs=outputs)
 
-    def new(self, holder: Atom) -> int:
+    def new(self, holder: ir.Atom) -> int:
         self.holders.append(holder)
         return len(self.holders) - 1
 
-    def renew(self, target: Var) -> None:
+    def renew(self, target: ir.Var) -> None:
         """Give a variable a number of its own: its value is not known to equal another one."""
         self.state.numbers[target.name] = self.new(target)
 
-    def number(self, atom: Expr) -> int:
-        if isinstance(atom, Const):
+    def number(self, atom: ir.Expr) -> int:
+        if isinstance(atom, ir.Const):
             key = atom.kind, repr(atom.value)
             if key not in self.constants:
                 self.constants[key] = self.new(atom)
             return self.constants[key]
-        assert isinstance(atom, Var)
+        assert isinstance(atom, ir.Var)
         return self.state.numbers[atom.name]
 
-    def holds(self, atom: Expr, number: int) -> bool:
+    def holds(self, atom: ir.Expr, number: int) -> bool:
         """Whether an atom that had this number still has it: a name may have been assigned another value since."""
-        return isinstance(atom, Const) or (isinstance(atom, Var) and self.state.numbers.get(atom.name) == number)
+        return isinstance(atom, ir.Const) or (isinstance(atom, ir.Var) and self.state.numbers.get(atom.name) == number)
 
-    def atom(self, expr: Expr) -> Atom:
+    def atom(self, expr: ir.Expr) -> ir.Atom:
         """The oldest name, or the constant, that still holds the same value."""
-        assert isinstance(expr, Atom)
-        if isinstance(expr, Const):
+        assert isinstance(expr, ir.Atom)
+        if isinstance(expr, ir.Const):
             return expr
         number = self.number(expr)
         holder = self.holders[number]
         return holder if self.holds(holder, number) else expr
 
-    def operands(self, atom: Expr, name: str) -> tuple[Expr, ...] | None:
+    def operands(self, atom: ir.Expr, name: str) -> tuple[ir.Expr, ...] | None:
         """The operands of the operation of this name that computed an atom, if they still have their values."""
         definition, numbers = self.definitions.get(self.number(atom), (None, []))
         if definition is None or definition.name != name or not all(map(self.holds, definition.args, numbers)):
             return None
         return definition.args
 
-    def block(self, block: Block) -> Block:
-        new: list[Stmt] = []
+    def block(self, block: ir.Block) -> ir.Block:
+        new: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case Assign():
+                case ir.Assign():
                     self.assign(stmt, new)
                     continue
-                case If():
+                case ir.If():
                     self.branch(stmt, new)
-                case While() | For():
+                case ir.While() | ir.For():
                     self.loop(stmt, new)
                 case _:
                     new.append(stmt)
@@ -258,13 +238,15 @@ class _Numbering:
                 break
         return tuple(new)
 
-    def assign(self, stmt: Assign, new: list[Stmt]) -> None:
+    def assign(self, stmt: ir.Assign, new: list[ir.Stmt]) -> None:
         value = written = stmt.value
-        if isinstance(value, Op):
-            value = self._rewrite(fold(Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location)))
-            if isinstance(value, Op) and stmt.target.name in self.fusible:
+        if isinstance(value, ir.Op):
+            value = self._rewrite(
+                fold(ir.Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location))
+            )
+            if isinstance(value, ir.Op) and stmt.target.name in self.fusible:
                 value = self._fused(value, written)
-        if isinstance(value, Op):
+        if isinstance(value, ir.Op):
             arguments = [self.number(arg) for arg in value.args]
             key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
             number = self.state.computed.get(key)
@@ -278,57 +260,57 @@ class _Numbering:
             value = self.atom(value)
             number = self.number(value)
         self.state.numbers[stmt.target.name] = number
-        new.append(Assign(stmt.target, value, stmt.location))
+        new.append(ir.Assign(stmt.target, value, stmt.location))
 
-    def _rewrite(self, value: Expr) -> Expr:
+    def _rewrite(self, value: ir.Expr) -> ir.Expr:
         """Signs of operands that meet in an operation on floats."""
-        if not isinstance(value, Op) or value.kind != "float":
+        if not isinstance(value, ir.Op) or value.kind != "float":
             return value
         match value.name, tuple(map(self._negated, value.args)):
-            case "neg", (Const() | Var() as inner,):
+            case "neg", (ir.Const() | ir.Var() as inner,):
                 return inner
-            case "add" | "sub", (_, Const() | Var() as right):
+            case "add" | "sub", (_, ir.Const() | ir.Var() as right):
                 return replace(value, name="sub" if value.name == "add" else "add", args=(value.args[0], right))
-            case "mul" | "div", (Const() | Var() as left, Const() | Var() as right):
+            case "mul" | "div", (ir.Const() | ir.Var() as left, ir.Const() | ir.Var() as right):
                 return replace(value, args=(left, right))
         return value
 
-    def _negated(self, atom: Expr) -> Expr | None:
+    def _negated(self, atom: ir.Expr) -> ir.Expr | None:
         """The atom that this one is the negative of."""
-        if isinstance(atom, Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
-            return Const(-atom.value, atom.kind)
+        if isinstance(atom, ir.Const) and isinstance(atom.value, float) and repr(atom.value).startswith("-"):
+            return ir.Const(-atom.value, atom.kind)
         negated = self.operands(atom, "neg")
         return None if negated is None else negated[0]
 
-    def _fused(self, value: Op, written: Expr) -> Op:
+    def _fused(self, value: ir.Op, written: ir.Expr) -> ir.Op:
         """A sum fused with a product in it, the second one if there are two.
 
         It is fused however often the product is read: rounding does not depend on the other results that are asked for.
         """
-        if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, Op):
+        if value.name not in ("add", "sub") or value.kind != "float" or not isinstance(written, ir.Op):
             return value
         left, right = (
             self.operands(arg, "mul") if self._is_fusible(arg) and self._is_fusible(as_written) else None
             for arg, as_written in zip(value.args, written.args, strict=True)
         )
         if right is not None:
-            return replace(value, name=MULADD if value.name == "add" else SUBMUL, args=(*right, value.args[0]))
+            return replace(value, name=ir.MULADD if value.name == "add" else ir.SUBMUL, args=(*right, value.args[0]))
         if left is not None:
-            return replace(value, name=MULADD if value.name == "add" else MULSUB, args=(*left, value.args[1]))
+            return replace(value, name=ir.MULADD if value.name == "add" else ir.MULSUB, args=(*left, value.args[1]))
         return value
 
-    def _is_fusible(self, atom: Expr) -> bool:
-        return isinstance(atom, Var) and atom.name in self.fusible
+    def _is_fusible(self, atom: ir.Expr) -> bool:
+        return isinstance(atom, ir.Var) and atom.name in self.fusible
 
-    def branch(self, stmt: If, new: list[Stmt]) -> None:
+    def branch(self, stmt: ir.If, new: list[ir.Stmt]) -> None:
         test = self.atom(stmt.test)
-        if isinstance(test, Const):
+        if isinstance(test, ir.Const):
             new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
         before = self.state
-        sides: list[Block] = []
+        sides: list[ir.Block] = []
         ends: list[_State] = []
-        for side, value in ((stmt.then, TRUE), (stmt.orelse, FALSE)):
+        for side, value in ((stmt.then, ir.TRUE), (stmt.orelse, ir.FALSE)):
             self.state = before.copy()
             self.state.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
@@ -344,16 +326,16 @@ class _Numbering:
                     self.state.numbers[name] = number
                 # A name that one side alone assigns, and that had no value before, is not read after the branch.
                 elif name in orelse:
-                    self.renew(Var(name, self.holders[number].kind))
+                    self.renew(ir.Var(name, self.holders[number].kind))
         new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
-    def loop(self, stmt: While | For, new: list[Stmt]) -> None:
-        bounds = [self.atom(bound) for bound in (stmt.start, stmt.stop, stmt.step)] if isinstance(stmt, For) else []
+    def loop(self, stmt: ir.While | ir.For, new: list[ir.Stmt]) -> None:
+        bounds = [self.atom(bound) for bound in (stmt.start, stmt.stop, stmt.step)] if isinstance(stmt, ir.For) else []
         changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
             self.renew(target)
         before = self.state.copy()
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             start, stop, step = bounds
             new.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
         else:

@@ -20,21 +20,7 @@ from dualbcast.autodiff.operation_cost import (
     cost_of_operation,
     iterations_of,
 )
-from dualbcast.ir.nodes import (
-    ONE,
-    TEMPORARY,
-    Assign,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Stmt,
-    Var,
-    While,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import (
     assigned,
@@ -47,7 +33,7 @@ from dualbcast.ir.traversal import (
 from dualbcast.rules.table import RULES
 
 
-def fuse_multiply_adds(function: Function) -> Function:
+def fuse_multiply_adds(function: ir.Function) -> ir.Function:
     """The function, simplified, with multiply-adds in place of sums of products.
 
     Before (derived=("p", "s"))::
@@ -66,13 +52,13 @@ def fuse_multiply_adds(function: Function) -> Function:
     return simplify(function, _fusible(function))
 
 
-def _fusible(function: Function) -> frozenset[str]:
+def _fusible(function: ir.Function) -> frozenset[str]:
     """The names of derivatives, without those that are assigned in loops of nothing but sums and products.
 
     In such a loop each iteration waits for the one before, and a multiply-add has the longer latency
     (docs/decisions/023-multiply-adds-in-loops.md).
     """
-    loops = [(stmt,) for stmt in statements(function.body) if isinstance(stmt, For | While)]
+    loops = [(stmt,) for stmt in statements(function.body) if isinstance(stmt, ir.For | ir.While)]
     plain = [loop for loop in loops if all(cost_of_operation(op.name) == 1 for op in operations_of(loop))]
     return frozenset(function.derived).difference(*map(assigned, plain))
 
@@ -81,7 +67,7 @@ def _fusible(function: Function) -> frozenset[str]:
 DIVIDED = "divided"
 
 
-def share_reciprocals(function: Function) -> Function:
+def share_reciprocals(function: ir.Function) -> ir.Function:
     """The function with one division for each divisor in a block; itself if none has several. Operations are on atoms.
 
     Before::
@@ -104,29 +90,29 @@ def share_reciprocals(function: Function) -> Function:
     writes = Counter(assigned(function.body))
     names = free_names(function, RULES)
 
-    def visit(block: Block) -> Block:
+    def visit(block: ir.Block) -> ir.Block:
         return shared([map_exprs(stmt, _by_constant, visit) for stmt in block])
 
-    def shared(block: Sequence[Stmt]) -> Block:
+    def shared(block: Sequence[ir.Stmt]) -> ir.Block:
         """The statements with one reciprocal for each divisor that several divisions have."""
         # By divisor, the positions of the divisions by it.
-        divisions: dict[str, list[tuple[int, Assign, Op]]] = {}
+        divisions: dict[str, list[tuple[int, ir.Assign, ir.Op]]] = {}
         for at, stmt in enumerate(block):
             match stmt:
-                case Assign(value=Op(name="div", args=(dividend, Var(name=divisor, kind="float"))) as value):
+                case ir.Assign(value=ir.Op(name="div", args=(dividend, ir.Var(name=divisor, kind="float"))) as value):
                     if dividend.kind == "float" and writes[divisor] <= 1:
                         divisions.setdefault(divisor, []).append((at, stmt, value))
-        changed: dict[int, list[Stmt]] = {}
+        changed: dict[int, list[ir.Stmt]] = {}
         for several in [several for several in divisions.values() if len(several) > 1]:
             first, _, quotient = several[0]
             # One of the divisions, if its numerator is 1 and it can move before all others; or else a new one.
-            own = (stmt for _, stmt, value in several if value.args[0] == ONE and writes[stmt.target.name] == 1)
+            own = (stmt for _, stmt, value in several if value.args[0] == ir.ONE and writes[stmt.target.name] == 1)
             reciprocal = next(own, None)
             if reciprocal is None:
-                value = Op("div", (ONE, quotient.args[1]), "float", quotient.location)
-                reciprocal = Assign(Var(names.fresh(TEMPORARY), "float"), value, block[first].location)
+                value = ir.Op("div", (ir.ONE, quotient.args[1]), "float", quotient.location)
+                reciprocal = ir.Assign(ir.Var(names.fresh(ir.TEMPORARY), "float"), value, block[first].location)
             for at, stmt, value in several:
-                by = Op(DIVIDED, (*value.args, reciprocal.target), "float", value.location)
+                by = ir.Op(DIVIDED, (*value.args, reciprocal.target), "float", value.location)
                 changed[at] = [] if stmt is reciprocal else [replace(stmt, value=by)]
             changed[first].insert(0, reciprocal)
         return tuple([new for at, stmt in enumerate(block) for new in changed.get(at, [stmt])])
@@ -135,12 +121,12 @@ def share_reciprocals(function: Function) -> Function:
     return function if body == function.body else replace(function, body=body)
 
 
-def _by_constant(value: Expr) -> Expr:
+def _by_constant(value: ir.Expr) -> ir.Expr:
     """The value without a division by a constant; LLVM itself multiplies by the reciprocal of a power of two."""
     match value:
-        case Op(name="div", kind="float", args=(Var(kind="float") as a, Const(value=float() as b))):
+        case ir.Op(name="div", kind="float", args=(ir.Var(kind="float") as a, ir.Const(value=float() as b))):
             if b and math.isfinite(b) and abs(math.frexp(b)[0]) != 0.5:
-                return Op(DIVIDED, (a, Const(b, "float"), Const(1.0 / b, "float")), "float", value.location)
+                return ir.Op(DIVIDED, (a, ir.Const(b, "float"), ir.Const(1.0 / b, "float")), "float", value.location)
     return value
 
 
@@ -153,7 +139,7 @@ ARRAY_LIMIT = 48
 CARRIED_LIMIT = 32
 
 
-def vectors_to_interleave(function: Function, arrays: int, most: int, free: int = 1) -> int:
+def vectors_to_interleave(function: ir.Function, arrays: int, most: int, free: int = 1) -> int:
     """How many vectors of elements to interleave in a function that fits vectors: `most` of them at most.
 
     It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are.
@@ -165,27 +151,27 @@ def vectors_to_interleave(function: Function, arrays: int, most: int, free: int 
     return next((n for n in (1, *fits) if n * parallelism >= WANTED_PARALLELISM), max((1, *fits)))
 
 
-def _depth(function: Function) -> float:
+def _depth(function: ir.Function) -> float:
     """The cost of the longest chain of operations that wait for one another."""
     done: dict[str, float] = {}
     # For each loop, the length that each iteration after the first one adds to the chains.
     longer: dict[int, dict[str, float]] = {}
 
-    def of(expr: Expr) -> float:
-        if isinstance(expr, Op):
+    def of(expr: ir.Expr) -> float:
+        if isinstance(expr, ir.Op):
             return cost_of_operation(expr.name) + max(map(of, expr.args), default=0.0)
-        return done.get(expr.name, 0.0) if isinstance(expr, Var) else 0.0
+        return done.get(expr.name, 0.0) if isinstance(expr, ir.Var) else 0.0
 
-    def visit(block: Block) -> None:
+    def visit(block: ir.Block) -> None:
         for stmt in block:
             match stmt:
-                case Assign():
+                case ir.Assign():
                     # If several branches assign a name, the longest chain counts.
                     done[stmt.target.name] = max(of(stmt.value), done.get(stmt.target.name, 0.0))
-                case If():
+                case ir.If():
                     visit(stmt.then)
                     visit(stmt.orelse)
-                case For() | While():
+                case ir.For() | ir.While():
                     # Every later iteration lengthens a chain as the second one does.
                     visit(stmt.body)
                     if id(stmt) not in longer:
@@ -193,7 +179,7 @@ def _depth(function: Function) -> float:
                         visit(stmt.body)
                         longer[id(stmt)] = {name: done[name] - length for name, length in first.items()}
                         done.update(first)
-                    iterations = iterations_of(stmt) if isinstance(stmt, For) else ITERATIONS
+                    iterations = iterations_of(stmt) if isinstance(stmt, ir.For) else ITERATIONS
                     for name, length in longer[id(stmt)].items():
                         done[name] += length * (iterations - 1)
 

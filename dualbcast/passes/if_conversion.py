@@ -15,24 +15,7 @@ from typing import NamedTuple
 
 from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    NOWHERE,
-    TEMPORARY,
-    Assign,
-    Atom,
-    Block,
-    Expr,
-    For,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-    temporary,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     among,
@@ -74,7 +57,7 @@ class Choice(NamedTuple):
         return f"{'select' if self.selects else 'branch'} ({self.reason})"
 
 
-def convert_ifs(function: Function, uniform: Set[str]) -> Function:
+def convert_ifs(function: ir.Function, uniform: Set[str]) -> ir.Function:
     """The function with selects in place of varying branches, where they pay. Operations are on atoms.
 
     The parameters in `uniform` are the same for the elements of a row.
@@ -107,13 +90,13 @@ def convert_ifs(function: Function, uniform: Set[str]) -> Function:
     return _converted(function, uniform)[0]
 
 
-def branch_choices(function: Function, uniform: Set[str]) -> list[Choice]:
+def branch_choices(function: ir.Function, uniform: Set[str]) -> list[Choice]:
     """The decision of `convert_ifs` about each branch."""
     return _converted(function, uniform)[1]
 
 
-def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Choice]]:
-    if not any(isinstance(stmt, If) for stmt in statements(function.body)):
+def _converted(function: ir.Function, uniform: Set[str]) -> tuple[ir.Function, list[Choice]]:
+    if not any(isinstance(stmt, ir.If) for stmt in statements(function.body)):
         return function, []
     conversion = _Conversion(function, varying_names(function, uniform))
     body = conversion.block(function.body)
@@ -123,31 +106,33 @@ def _converted(function: Function, uniform: Set[str]) -> tuple[Function, list[Ch
 
 
 def merged(
-    test: Expr, then: Mapping[str, Atom], orelse: Mapping[str, Atom], seen: Set[str], where: Location
-) -> dict[str, Expr]:
+    test: ir.Expr, then: Mapping[str, ir.Atom], orelse: Mapping[str, ir.Atom], seen: Set[str], where: Location
+) -> dict[str, ir.Expr]:
     """The value of each variable after a branch, from those after both sides; the ones in `seen` have one before it."""
-    values: dict[str, Expr] = {}
+    values: dict[str, ir.Expr] = {}
     for name in dict.fromkeys([*then, *orelse]):
         kind = (then[name] if name in then else orelse[name]).kind
         # If one side does not assign it, it keeps its value. If it had none, it is not read after the branch.
-        old = Var(name, kind) if name in seen else None
+        old = ir.Var(name, kind) if name in seen else None
         first, second = then.get(name, old), orelse.get(name, old)
         if first is not None and second is not None:
-            values[name] = fold(Op("select", (test, first, second), kind, where)) if first != second else first
+            values[name] = fold(ir.Op("select", (test, first, second), kind, where)) if first != second else first
     return values
 
 
-def assign_together(values: Mapping[str, Expr], names: Names, new: list[Stmt], where: Location = NOWHERE) -> None:
+def assign_together(
+    values: Mapping[str, ir.Expr], names: ir.Names, new: list[ir.Stmt], where: Location = ir.NOWHERE
+) -> None:
     """Assign variables simultaneously: one that another's value reads is copied first."""
-    values = {name: value for name, value in values.items() if value != Var(name, value.kind)}
+    values = {name: value for name, value in values.items() if value != ir.Var(name, value.kind)}
     read = {leaf.name for name, value in values.items() for leaf in variables(value) if leaf.name != name}
-    copies = {name: Var(names.fresh(TEMPORARY), value.kind) for name, value in values.items() if name in read}
-    new += [Assign(copy, Var(name, copy.kind), where) for name, copy in copies.items()]
-    new += [Assign(Var(name, value.kind), renamed(value, copies), where) for name, value in values.items()]
+    copies = {name: ir.Var(names.fresh(ir.TEMPORARY), value.kind) for name, value in values.items() if name in read}
+    new += [ir.Assign(copy, ir.Var(name, copy.kind), where) for name, copy in copies.items()]
+    new += [ir.Assign(ir.Var(name, value.kind), renamed(value, copies), where) for name, value in values.items()]
 
 
 class _Conversion:
-    def __init__(self, function: Function, varying: set[str]) -> None:
+    def __init__(self, function: ir.Function, varying: set[str]) -> None:
         self.varying = varying
         self.seen = {param.name for param in function.params}
         self.names = free_names(function)
@@ -155,19 +140,19 @@ class _Conversion:
         self.choices: list[Choice] = []
         self.depth = 0
 
-    def varies(self, expr: Expr) -> bool:
+    def varies(self, expr: ir.Expr) -> bool:
         return varies(expr, self.varying)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def block(self, block: Block, scalar: str = "") -> Block:
+    def block(self, block: ir.Block, scalar: str = "") -> ir.Block:
         """The converted block; `scalar` names an obstacle around it to vectorising the loop over the row."""
         scalar = scalar or self.obstacle(block)
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         for stmt in block:
-            if isinstance(stmt, If):
+            if isinstance(stmt, ir.If):
                 new += self.branch(stmt, scalar)
-            elif isinstance(stmt, For) and not scalar:
+            elif isinstance(stmt, ir.For) and not scalar:
                 new.append(replace(stmt, body=self.block(stmt.body)))
             else:
                 self.stay(stmt, "inside a loop")
@@ -175,27 +160,29 @@ class _Conversion:
             self.seen.update(assigned((stmt,)))
         return tuple(new)
 
-    def stay(self, stmt: Stmt, reason: str) -> None:
-        self.choices += [Choice(part.location, False, reason) for part in statements((stmt,)) if isinstance(part, If)]
+    def stay(self, stmt: ir.Stmt, reason: str) -> None:
+        self.choices += [
+            Choice(part.location, False, reason) for part in statements((stmt,)) if isinstance(part, ir.If)
+        ]
 
-    def obstacle(self, block: Block) -> str:
+    def obstacle(self, block: ir.Block) -> str:
         """An obstacle to vectorising a block, if there is one. A uniform branch is none: the loop can be split."""
         for stmt in block:
             match stmt:
-                case Assign(value=Op(name=name)) if blocks_vectors(name):
+                case ir.Assign(value=ir.Op(name=name)) if blocks_vectors(name):
                     return f"{name.partition('#')[0]} has no version for vectors"
-                case For() if not is_uniform_loop(stmt, self.varying):
+                case ir.For() if not is_uniform_loop(stmt, self.varying):
                     return "there is a loop in the function"
-                case While(masked=False):
+                case ir.While(masked=False):
                     return "there is a loop in the function"
-                case If() if not self.varies(stmt.test):
+                case ir.If() if not self.varies(stmt.test):
                     continue
             for inner in blocks(stmt):
                 if inside := self.obstacle(inner):
                     return inside
         return ""
 
-    def branch(self, stmt: If, scalar: str) -> list[Stmt]:
+    def branch(self, stmt: ir.If, scalar: str) -> list[ir.Stmt]:
         if not self.varies(stmt.test):
             self.choices.append(Choice(stmt.location, False, "does not change within a row"))
             seen = set(self.seen)
@@ -212,27 +199,27 @@ class _Conversion:
             self.stay(stmt, "too deep in others")
             return [stmt]
         self.count(stmt)
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
         return new
 
-    def cost_of_selects(self, stmt: If) -> float:
+    def cost_of_selects(self, stmt: ir.If) -> float:
         """The cost of all paths through a branch, where an operation of several paths counts once."""
         mark = self.names.mark()
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         values = self.flatten(stmt, {}, new)
         assign_together(values, self.names, new)
         self.names.reset(mark)
-        outputs = tuple(Output(name, Var(name, value.kind)) for name, value in values.items())
+        outputs = tuple(ir.Output(name, ir.Var(name, value.kind)) for name, value in values.items())
         params = tuple(reads_and_writes(new)[0].values())
-        flat = simplify(Function("", params, tuple(new), outputs))
+        flat = simplify(ir.Function("", params, tuple(new), outputs))
         return sum(cost_of_operation(op.name) for op in operations_of(flat) if op.name != "select")
 
-    def count(self, stmt: If) -> int:
+    def count(self, stmt: ir.If) -> int:
         """Record that both sides of a branch, and of inner branches, are computed; the number of their operations."""
         choice = len(self.choices)
         counts = [
-            sum(self.count(part) if isinstance(part, If) else len([*operations_of((part,))]) for part in side)
+            sum(self.count(part) if isinstance(part, ir.If) else len([*operations_of((part,))]) for part in side)
             for side in (stmt.then, stmt.orelse)
         ]
         reason = f"both sides computed: {counts[0]} + {counts[1]} operations"
@@ -241,7 +228,7 @@ class _Conversion:
 
     # --- conversion --------------------------------------------------------------------------------------------------
 
-    def flatten(self, stmt: If, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Expr]:
+    def flatten(self, stmt: ir.If, outer: dict[str, ir.Atom], new: list[ir.Stmt]) -> dict[str, ir.Expr]:
         """Append the statements of both sides to `new`; the values of variables after the branch.
 
         `outer` maps names to the variables that hold their values inside of other flattened branches.
@@ -250,41 +237,42 @@ class _Conversion:
         then, orelse = (self.line(side, outer, new) for side in (stmt.then, stmt.orelse))
         return merged(test, then, orelse, self.seen, stmt.location)
 
-    def line(self, block: Block, outer: dict[str, Atom], new: list[Stmt]) -> dict[str, Atom]:
+    def line(self, block: ir.Block, outer: dict[str, ir.Atom], new: list[ir.Stmt]) -> dict[str, ir.Atom]:
         """Append the statements of a block without loops to `new`; `outer` with the values of variables after it."""
         held = dict(outer)
         for part in block:
-            if isinstance(part, If):
+            if isinstance(part, ir.If):
                 values = self.flatten(part, held, new)
             else:
-                assert isinstance(part, Assign)
+                assert isinstance(part, ir.Assign)
                 values = {part.target.name: renamed(part.value, held)}
             for name, value in values.items():
                 held[name] = self.hold(name, value, part.location, new)
         return held
 
-    def skipping(self, stmt: If) -> list[Stmt]:
+    def skipping(self, stmt: ir.If) -> list[ir.Stmt]:
         """The branch as one or two without an `else`, which a vector runs if one of its elements takes it.
 
         A short side is computed before them, for all elements.
         """
         choice = len(self.choices)
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         # The new values of variables that are read later: the other side may still read the old ones.
         inside = read_counts((stmt,))
         results = {
-            name: Var(self.names.fresh(temporary(name)), target.kind)
+            name: ir.Var(self.names.fresh(ir.temporary(name)), target.kind)
             for name, target in targets((stmt,)).items()
             if self.reads[name] > inside[name]
         }
         # A path that does not assign a variable without an earlier value does not read it either.
-        values: dict[str, Atom] = {
-            name: Var(name, result.kind) if name in self.seen else zero(result.kind) for name, result in results.items()
+        values: dict[str, ir.Atom] = {
+            name: ir.Var(name, result.kind) if name in self.seen else zero(result.kind)
+            for name, result in results.items()
         }
-        otherwise = self.hold("", fold(Op("not", (stmt.test,), "bool", stmt.location)), stmt.location, new)
+        otherwise = self.hold("", fold(ir.Op("not", (stmt.test,), "bool", stmt.location)), stmt.location, new)
         tests, sides = (stmt.test, otherwise), (stmt.then, stmt.orelse)
         short = min((at for at in (0, 1) if is_short(sides[at])), key=lambda at: cost_of_block(sides[at]), default=None)
-        longer: list[If] = []
+        longer: list[ir.If] = []
         for at, (test, side) in enumerate(zip(tests, sides, strict=True)):
             if at == short:
                 values |= {name: value for name, value in self.line(side, {}, new).items() if name in results}
@@ -295,32 +283,33 @@ class _Conversion:
                 self.depth -= 1
                 self.seen = seen
                 ends = [
-                    Assign(results[name], Var(name, results[name].kind), stmt.location) for name in among(results, body)
+                    ir.Assign(results[name], ir.Var(name, results[name].kind), stmt.location)
+                    for name in among(results, body)
                 ]
-                longer.append(If(test, (*body, *ends), (), stmt.location))
-        new += [Assign(results[name], value, stmt.location) for name, value in values.items()]
+                longer.append(ir.If(test, (*body, *ends), (), stmt.location))
+        new += [ir.Assign(results[name], value, stmt.location) for name, value in values.items()]
         new += longer
-        new += [Assign(Var(name, result.kind), result, stmt.location) for name, result in results.items()]
+        new += [ir.Assign(ir.Var(name, result.kind), result, stmt.location) for name, result in results.items()]
         side_run = "each side runs" if short is None else "the longer side runs"
         reason = f"{side_run} for vectors with an element that takes it"
         self.choices.insert(choice, Choice(stmt.location, False, reason))
         return new
 
-    def hoist_uniform(self, side: Block, new: list[Stmt]) -> Block:
+    def hoist_uniform(self, side: ir.Block, new: list[ir.Stmt]) -> ir.Block:
         """The side without its uniform operations, which are appended to `new`."""
         counts = Counter(assigned(side))
-        held: dict[str, Atom] = {}
-        left: list[Stmt] = []
+        held: dict[str, ir.Atom] = {}
+        left: list[ir.Stmt] = []
         for part in side:
-            if isinstance(part, Assign) and isinstance(part.value, Op) and is_speculatable(part.value):
+            if isinstance(part, ir.Assign) and isinstance(part.value, ir.Op) and is_speculatable(part.value):
                 name, value = part.target.name, renamed(part.value, held)
                 if counts[name] == 1 and not self.varies(value):
                     # No temporary, which would move back to where it is read.
-                    own = temporary(name).removeprefix(TEMPORARY) or "uniform"
+                    own = ir.temporary(name).removeprefix(ir.TEMPORARY) or "uniform"
                     held[name] = hold(value, self.names, new, part.location, own)
                     part = replace(part, value=held[name])
             left.append(part)
         return tuple(left)
 
-    def hold(self, name: str, value: Expr, location: Location, new: list[Stmt]) -> Atom:
-        return hold(value, self.names, new, location, temporary(name))
+    def hold(self, name: str, value: ir.Expr, location: Location, new: list[ir.Stmt]) -> ir.Atom:
+        return hold(value, self.names, new, location, ir.temporary(name))

@@ -7,14 +7,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.frontend.lower import helper_of
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.compose import copy
-from dualbcast.ir.nodes import Assign, Block, Expr, Function, Op, Stmt
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import free_names, has_loops, map_blocks, map_function, operations_of, renamed
 from dualbcast.rules.table import CUSTOMS, RULES
 
 
-def drop_custom_derivatives(function: Function) -> Function:
+def drop_custom_derivatives(function: ir.Function) -> ir.Function:
     """The function with the value of each custom derivative in its place, simplified; itself where it has none.
 
     Before::
@@ -35,15 +35,15 @@ def drop_custom_derivatives(function: Function) -> Function:
     if not any(op.name in CUSTOMS for op in operations_of(function)):
         return function
 
-    def value_of(expr: Expr) -> Expr:
-        while isinstance(expr, Op) and expr.name in CUSTOMS:
+    def value_of(expr: ir.Expr) -> ir.Expr:
+        while isinstance(expr, ir.Op) and expr.name in CUSTOMS:
             expr = expr.args[0]
         return expr
 
     return simplify(map_function(function, value_of))
 
 
-def inline_helpers(function: Function) -> Function:
+def inline_helpers(function: ir.Function) -> ir.Function:
     """The function without calls of helpers that have loops; itself where it has none. Operations are on atoms.
 
     Before::
@@ -65,11 +65,11 @@ def inline_helpers(function: Function) -> Function:
         return function
     names = free_names(function, RULES)
 
-    def visit(block: Block) -> Block:
-        inlined: list[Stmt] = []
+    def visit(block: ir.Block) -> ir.Block:
+        inlined: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case Assign(value=Op() as call) if helper := _helper_with_loops(call):
+                case ir.Assign(value=ir.Op() as call) if helper := _helper_with_loops(call):
                     body, by = copy(helper, call.args, names, where=stmt.location)
                     inlined += body
                     inlined.append(replace(stmt, value=renamed(helper.outputs[0].value, by)))
@@ -81,7 +81,7 @@ def inline_helpers(function: Function) -> Function:
     return inline_helpers(simplify(replace(function, body=visit(function.body))))
 
 
-def _helper_with_loops(call: Op) -> Function | None:
+def _helper_with_loops(call: ir.Op) -> ir.Function | None:
     row = RULES.get(call.name)
     if row is None or row.function is None:
         return None

@@ -5,35 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dualbcast.errors import Location
-from dualbcast.ir.nodes import (
-    TEMPORARY,
-    Assign,
-    Atom,
-    Block,
-    Break,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Names,
-    Op,
-    Output,
-    Stmt,
-    Var,
-    While,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import free_names, hold, known_iterations, map_exprs, statements
 
-_NONE = Const(0, "int")
+_NONE = ir.Const(0, "int")
 
 
-def has_long_loops(block: Block, most: int) -> bool:
+def has_long_loops(block: ir.Block, most: int) -> bool:
     """Whether a block has a loop that may take more than `most` iterations."""
-    return any(_is_long(stmt, most) for stmt in statements(block) if isinstance(stmt, For | While))
+    return any(_is_long(stmt, most) for stmt in statements(block) if isinstance(stmt, ir.For | ir.While))
 
 
-def limit_iterations(function: Function, most: int, loops: dict[Location, int], last: int) -> Function:
+def limit_iterations(function: ir.Function, most: int, loops: dict[Location, int], last: int) -> ir.Function:
     """The function with loops that an element leaves when it would begin another iteration after `most`.
 
     Before (most=100, loops={}, last=255)::
@@ -67,48 +50,48 @@ def limit_iterations(function: Function, most: int, loops: dict[Location, int], 
     numbers of loops, from 1 to `last`, by their location, and gets new ones; loops beyond `last` share it.
     """
     names = free_names(function)
-    reached = Var(names.fresh("reached"), "int")
+    reached = ir.Var(names.fresh("reached"), "int")
 
-    def compared(name: str, left: Expr, right: Expr, place: Location, new: list[Stmt]) -> Atom:
+    def compared(name: str, left: ir.Expr, right: ir.Expr, place: Location, new: list[ir.Stmt]) -> ir.Atom:
         """The result of a comparison, which is appended to some statements."""
-        return hold(Op(name, (left, right), "bool", place), names, new, place, f"{TEMPORARY}test")
+        return hold(ir.Op(name, (left, right), "bool", place), names, new, place, f"{ir.TEMPORARY}test")
 
-    def visit(block: Block, inside: bool) -> Block:
+    def visit(block: ir.Block, inside: bool) -> ir.Block:
         """The statements, `inside` a loop or not."""
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case For() | While():
+                case ir.For() | ir.While():
                     new += limited(stmt)
                     if inside and has_long_loops((stmt,), most):
                         left = compared("ne", reached, _NONE, stmt.location, new)
-                        new.append(If(left, (Break(stmt.location),), (), stmt.location))
+                        new.append(ir.If(left, (ir.Break(stmt.location),), (), stmt.location))
                 case _:
                     new.append(map_exprs(stmt, lambda expr: expr, lambda block: visit(block, inside)))
         return tuple(new)
 
-    def limited(loop: For | While) -> list[Stmt]:
+    def limited(loop: ir.For | ir.While) -> list[ir.Stmt]:
         looped = map_exprs(loop, lambda expr: expr, lambda block: visit(block, True))
         if not _is_long(loop, most):
             return [looped]
-        iterations, place = Var(names.fresh("iterations"), "int"), loop.location
-        number = Const(min(loops.setdefault(place, len(loops) + 1), last), "int")
-        head: list[Stmt] = []
-        over = compared("ge", iterations, Const(most, "int"), place, head)
-        leave: list[Stmt] = []
+        iterations, place = ir.Var(names.fresh("iterations"), "int"), loop.location
+        number = ir.Const(min(loops.setdefault(place, len(loops) + 1), last), "int")
+        head: list[ir.Stmt] = []
+        over = compared("ge", iterations, ir.Const(most, "int"), place, head)
+        leave: list[ir.Stmt] = []
         first = compared("eq", reached, _NONE, place, leave)
-        leave.append(Assign(reached, Op("select", (first, number, reached), "int", place), place))
-        head.append(If(over, (*leave, Break(place)), (), place))
-        head.append(Assign(iterations, Op("add", (iterations, Const(1, "int")), "int", place), place))
-        assert isinstance(looped, For | While)
-        return [Assign(iterations, _NONE, place), replace(looped, body=(*head, *looped.body))]
+        leave.append(ir.Assign(reached, ir.Op("select", (first, number, reached), "int", place), place))
+        head.append(ir.If(over, (*leave, ir.Break(place)), (), place))
+        head.append(ir.Assign(iterations, ir.Op("add", (iterations, ir.Const(1, "int")), "int", place), place))
+        assert isinstance(looped, ir.For | ir.While)
+        return [ir.Assign(iterations, _NONE, place), replace(looped, body=(*head, *looped.body))]
 
-    body = (Assign(reached, _NONE), *visit(function.body, False))
-    taken = Names(output.name for output in function.outputs)
-    return replace(function, body=body, outputs=(*function.outputs, Output(taken.fresh("reached"), reached)))
+    body = (ir.Assign(reached, _NONE), *visit(function.body, False))
+    taken = ir.Names(output.name for output in function.outputs)
+    return replace(function, body=body, outputs=(*function.outputs, ir.Output(taken.fresh("reached"), reached)))
 
 
-def _is_long(loop: For | While, most: int) -> bool:
+def _is_long(loop: ir.For | ir.While, most: int) -> bool:
     """Whether a loop may take more than `most` iterations."""
-    iterations = known_iterations(loop) if isinstance(loop, For) else None
+    iterations = known_iterations(loop) if isinstance(loop, ir.For) else None
     return iterations is None or iterations > most

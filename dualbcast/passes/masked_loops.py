@@ -10,27 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from dualbcast.ir.nodes import (
-    FALSE,
-    NOWHERE,
-    TEMPORARY,
-    TRUE,
-    Assign,
-    Atom,
-    Block,
-    Break,
-    Const,
-    Continue,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Stmt,
-    Var,
-    While,
-    temporary,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     assigned,
@@ -61,7 +41,7 @@ from dualbcast.passes.vector_analysis import (
 MOST_STATEMENTS = 2000
 
 
-def mask_loops(function: Function, uniform: Set[str]) -> Function:
+def mask_loops(function: ir.Function, uniform: Set[str]) -> ir.Function:
     """The function with masked loops; itself if no loop needs a mask, or if one cannot have a mask.
 
     The parameters in `uniform` are the same for the elements of a row. Operations are on atoms.
@@ -105,7 +85,7 @@ class _CannotMaskError(Exception):
 
 
 class _Masking:
-    def __init__(self, function: Function, uniform: Set[str]) -> None:
+    def __init__(self, function: ir.Function, uniform: Set[str]) -> None:
         self.varying = varying_names(function, uniform)
         self.reads = read_counts(function)
         self.own = free_names(function)
@@ -118,22 +98,22 @@ class _Masking:
 
     # --- where control flow is uniform -------------------------------------------------------------------------------
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         """A block that all elements of a row reach."""
-        before, new = set(self.seen), list[Stmt]()
+        before, new = set(self.seen), list[ir.Stmt]()
         for stmt in block:
             match stmt:
-                case For() if is_uniform_loop(stmt, self.varying):
+                case ir.For() if is_uniform_loop(stmt, self.varying):
                     self.depth += 1
                     self.seen.add(stmt.target.name)
                     new.append(replace(stmt, body=self.block(stmt.body)))
                     self.depth -= 1
-                case If() if has_loops((stmt,)):
+                case ir.If() if has_loops((stmt,)):
                     new.append(replace(stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse)))
-                case For() | While():
+                case ir.For() | ir.While():
                     _refuse_unmaskable(stmt)
-                    held: dict[str, Atom] = {}
-                    self.flatten((stmt,), held, TRUE, new, is_outer=True)
+                    held: dict[str, ir.Atom] = {}
+                    self.flatten((stmt,), held, ir.TRUE, new, is_outer=True)
                     assign_together(held, self.own, new)
                     self.seen |= held.keys()
                 case _:
@@ -145,8 +125,8 @@ class _Masking:
     # --- where it diverges -------------------------------------------------------------------------------------------
 
     def flatten(
-        self, block: Block, held: dict[str, Atom], here: Atom, new: list[Stmt], *, is_outer: bool = False
-    ) -> Atom:
+        self, block: ir.Block, held: dict[str, ir.Atom], here: ir.Atom, new: list[ir.Stmt], *, is_outer: bool = False
+    ) -> ir.Atom:
         """Compute all paths through a block; the mask of the elements that go on to the next iteration.
 
         `held` has the newest value of each variable that is not in the variable itself, and is updated. `here` is the
@@ -154,62 +134,64 @@ class _Masking:
         """
         for position, stmt in enumerate(block):
             match stmt:
-                case Assign():
+                case ir.Assign():
                     held[stmt.target.name] = self.hold(renamed(stmt.value, held), new, stmt)
-                case If():
+                case ir.If():
                     stays = self.fork(stmt, block[position + 1 :], held, here, new)
                     if jumps(stmt):
                         return stays
-                case For() if is_outer and is_uniform_loop(stmt, self.varying):
+                case ir.For() if is_outer and is_uniform_loop(stmt, self.varying):
                     self.uniform_loop(stmt, held, here, new)
-                case For() | While():
+                case ir.For() | ir.While():
                     self.divergent_loop(stmt, held, here, new)
-                case Break():
-                    return FALSE
-                case Continue():
-                    return TRUE
-        return TRUE
+                case ir.Break():
+                    return ir.FALSE
+                case ir.Continue():
+                    return ir.TRUE
+        return ir.TRUE
 
-    def fork(self, stmt: If, rest: Block, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> Atom:
+    def fork(self, stmt: ir.If, rest: ir.Block, held: dict[str, ir.Atom], here: ir.Atom, new: list[ir.Stmt]) -> ir.Atom:
         """Compute both sides of a branch, and the statements after it if one of them jumps."""
         test = renamed(stmt.test, held)
-        assert isinstance(test, Atom)
+        assert isinstance(test, ir.Atom)
         rest = rest if jumps(stmt) else ()
-        sides: list[tuple[dict[str, Atom], Atom]] = []
-        for side, goes_there in ((stmt.then, test), (stmt.orelse, fold(Op("not", (test,), "bool")))):
+        sides: list[tuple[dict[str, ir.Atom], ir.Atom]] = []
+        for side, goes_there in ((stmt.then, test), (stmt.orelse, fold(ir.Op("not", (test,), "bool")))):
             path = (*side, *rest) if falls_through(side) else side
             there = here
             if has_loops(path):  # A loop must not run on for elements that do not reach it.
-                there = self.hold(fold(Op("and", (here, self.hold(goes_there, new)), "bool")), new)
+                there = self.hold(fold(ir.Op("and", (here, self.hold(goes_there, new)), "bool")), new)
             own = dict(held)
             stays = self.flatten(path, own, there, new)
             sides.append((own, stays))
         (then, first), (orelse, second) = sides
         for name, value in merged(test, then, orelse, self.seen, stmt.location).items():
             held[name] = self.hold(value, new, stmt)
-        return self.hold(fold(Op("select", (test, first, second), "bool", stmt.location)), new, stmt)
+        return self.hold(fold(ir.Op("select", (test, first, second), "bool", stmt.location)), new, stmt)
 
-    def uniform_loop(self, loop: For, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> None:
+    def uniform_loop(self, loop: ir.For, held: dict[str, ir.Atom], here: ir.Atom, new: list[ir.Stmt]) -> None:
         """A loop with the same number of iterations for all elements."""
         start, stop, step = (renamed(bound, held) for bound in (loop.start, loop.stop, loop.step))
         places = self.places(loop, read_counts((loop,)), held, new)
         places.pop(loop.target.name, None)
-        target = Var(self.own.fresh(TEMPORARY + loop.target.name), "int")
-        iteration: list[Stmt] = []
-        end: dict[str, Atom] = {**held, **places, loop.target.name: target}
+        target = ir.Var(self.own.fresh(ir.TEMPORARY + loop.target.name), "int")
+        iteration: list[ir.Stmt] = []
+        end: dict[str, ir.Atom] = {**held, **places, loop.target.name: target}
         self.depth += 1
         self.flatten(loop.body, end, here, iteration, is_outer=True)
         self.depth -= 1
         assign_together({place.name: end[name] for name, place in places.items()}, self.own, iteration)
-        new.append(For(target, start, stop, step, tuple(iteration), loop.location))
+        new.append(ir.For(target, start, stop, step, tuple(iteration), loop.location))
         held |= places | {loop.target.name: target}
 
-    def divergent_loop(self, loop: For | While, held: dict[str, Atom], here: Atom, new: list[Stmt]) -> None:
+    def divergent_loop(
+        self, loop: ir.For | ir.While, held: dict[str, ir.Atom], here: ir.Atom, new: list[ir.Stmt]
+    ) -> None:
         """A loop that elements leave one by one."""
         # If all elements reach the loop and iterate equally often, it needs no mask.
-        is_uniform = here == TRUE and not any(varies(expr, self.varying) for expr in expressions(loop))
+        is_uniform = here == ir.TRUE and not any(varies(expr, self.varying) for expr in expressions(loop))
         is_uniform = is_uniform and not has_divergent_jumps(loop.body, self.varying)
-        if isinstance(loop, For):
+        if isinstance(loop, ir.For):
             before, loop = self.as_while(loop)
             self.flatten(before, held, here, new)
         inside = read_counts((loop,))
@@ -218,90 +200,92 @@ class _Masking:
         self.flatten(loop.pre, held, here, new)
         assign_together({place.name: held[name] for name, place in places.items()}, self.own, new)
         test = renamed(loop.test, held)
-        going = Var(self.own.fresh(f"{TEMPORARY}going"), "bool")
-        new.append(Assign(going, fold(Op("and", (here, test), "bool"))))
+        going = ir.Var(self.own.fresh(f"{ir.TEMPORARY}going"), "bool")
+        new.append(ir.Assign(going, fold(ir.Op("and", (here, test), "bool"))))
         held |= places
 
-        iteration: list[Stmt] = []
+        iteration: list[ir.Stmt] = []
         end = dict(held)
         self.depth += 1
-        those_inside = TRUE if is_uniform else going
+        those_inside = ir.TRUE if is_uniform else going
         stays = self.flatten(loop.body, end, those_inside, iteration, is_outer=True)
         tested = dict(end)
         self.flatten(loop.pre, tested, those_inside, iteration)
         self.depth -= 1
-        goes_on = fold(Op("and", (stays, self.hold(renamed(loop.test, tested), iteration)), "bool"))
-        goes_on = fold(Op("and", (those_inside, self.hold(goes_on, iteration)), "bool"))
+        goes_on = fold(ir.Op("and", (stays, self.hold(renamed(loop.test, tested), iteration)), "bool"))
+        goes_on = fold(ir.Op("and", (those_inside, self.hold(goes_on, iteration)), "bool"))
         changes = {going.name: self.hold(goes_on, iteration)}
         for name, place in places.items():
             value = tested[name]
             # The test changes variables only for elements that have not left in the body.
             if value != end[name]:
-                value = self.hold(fold(Op("select", (stays, value, end[name]), value.kind)), iteration)
+                value = self.hold(fold(ir.Op("select", (stays, value, end[name]), value.kind)), iteration)
             # A variable that only counts iterations may count on for elements that have left.
             only_counts = place.kind == "int" and not self.depth and self.reads[name] == inside[name]
             if not (is_uniform or only_counts or name in self.counters):
-                value = self.hold(fold(Op("select", (going, value, place), place.kind)), iteration)
+                value = self.hold(fold(ir.Op("select", (going, value, place), place.kind)), iteration)
             changes[place.name] = value
         assign_together(changes, self.own, iteration)
-        new.append(While((), going, tuple(iteration), loop.location, masked=True))
+        new.append(ir.While((), going, tuple(iteration), loop.location, masked=True))
 
     def places(
-        self, loop: For | While, inside: Mapping[str, int], held: Mapping[str, Atom], new: list[Stmt]
-    ) -> dict[str, Var]:
+        self, loop: ir.For | ir.While, inside: Mapping[str, int], held: Mapping[str, ir.Atom], new: list[ir.Stmt]
+    ) -> dict[str, ir.Var]:
         """The variables that carry values from iteration to iteration; their initial assignments are appended.
 
         `inside` says how often each name is read in the loop.
         """
-        tested = set(assigned(loop.pre)) if isinstance(loop, While) else set()
-        places: dict[str, Var] = {}
+        tested = set(assigned(loop.pre)) if isinstance(loop, ir.While) else set()
+        places: dict[str, ir.Var] = {}
         for name, target in targets((loop,)).items():
             is_known = name in held or name in self.seen
             if not is_known and name not in tested and self.reads[name] <= inside[name]:
                 continue  # a variable of one iteration
-            places[name] = Var(self.own.fresh(temporary(name)), target.kind)
+            places[name] = ir.Var(self.own.fresh(ir.temporary(name)), target.kind)
             value = held.get(name, target) if is_known else zero(target.kind)
-            new.append(Assign(places[name], value, loop.location))
+            new.append(ir.Assign(places[name], value, loop.location))
         return places
 
-    def as_while(self, loop: For) -> tuple[Block, While]:
+    def as_while(self, loop: ir.For) -> tuple[ir.Block, ir.While]:
         """A `For` loop as a `While` loop, with the statements before it."""
-        counter, copy = (Var(self.own.fresh(TEMPORARY + name), "int") for name in ("counter", "stop"))
-        goes = Var(self.own.fresh(f"{TEMPORARY}goes"), "bool")
+        counter, copy = (ir.Var(self.own.fresh(ir.TEMPORARY + name), "int") for name in ("counter", "stop"))
+        goes = ir.Var(self.own.fresh(f"{ir.TEMPORARY}goes"), "bool")
         self.counters.add(counter.name)
-        assert isinstance(loop.step, Const)
-        stop = loop.stop if isinstance(loop.stop, Const) else copy
-        test = Op("lt" if loop.step.value > 0 else "gt", (counter, stop), "bool", loop.location)
+        assert isinstance(loop.step, ir.Const)
+        stop = loop.stop if isinstance(loop.stop, ir.Const) else copy
+        test = ir.Op("lt" if loop.step.value > 0 else "gt", (counter, stop), "bool", loop.location)
         body = (
-            Assign(loop.target, counter, loop.location),
-            Assign(counter, Op("add", (counter, loop.step), "int", loop.location), loop.location),
+            ir.Assign(loop.target, counter, loop.location),
+            ir.Assign(counter, ir.Op("add", (counter, loop.step), "int", loop.location), loop.location),
             *loop.body,
         )
-        before = (Assign(counter, loop.start, loop.location), Assign(copy, loop.stop, loop.location))
-        return before, While((Assign(goes, test, loop.location),), goes, body, loop.location)
+        before = (ir.Assign(counter, loop.start, loop.location), ir.Assign(copy, loop.stop, loop.location))
+        return before, ir.While((ir.Assign(goes, test, loop.location),), goes, body, loop.location)
 
-    def hold(self, value: Expr, new: list[Stmt], stmt: Assign | If | None = None) -> Atom:
-        if isinstance(value, Op):
+    def hold(self, value: ir.Expr, new: list[ir.Stmt], stmt: ir.Assign | ir.If | None = None) -> ir.Atom:
+        if isinstance(value, ir.Op):
             self.count += 1
             if self.count > MOST_STATEMENTS:
                 raise _CannotMaskError
-        base = temporary(stmt.target.name) if isinstance(stmt, Assign) else TEMPORARY
-        return hold(value, self.own, new, NOWHERE if stmt is None else stmt.location, base)
+        base = ir.temporary(stmt.target.name) if isinstance(stmt, ir.Assign) else ir.TEMPORARY
+        return hold(value, self.own, new, ir.NOWHERE if stmt is None else stmt.location, base)
 
 
-def _refuse_unmaskable(part: Stmt) -> None:
+def _refuse_unmaskable(part: ir.Stmt) -> None:
     """Refuse a loop that must not run for arbitrary elements, or that vectors cannot run."""
     for stmt in statements((part,)):
-        if isinstance(stmt, For) and not (isinstance(stmt.step, Const) and (stmt.step.value == 1 or _is_small(stmt))):
+        if isinstance(stmt, ir.For) and not (
+            isinstance(stmt.step, ir.Const) and (stmt.step.value == 1 or _is_small(stmt))
+        ):
             raise _CannotMaskError
     for op in operations_of((part,)):
         if not is_speculatable(op) or blocks_vectors(op.name):
             raise _CannotMaskError
 
 
-def _is_small(loop: For) -> bool:
+def _is_small(loop: ir.For) -> bool:
     """Whether the counter of a loop cannot leave 64 bits when a step is added after its last iteration."""
     bounds = (loop.start, loop.stop, loop.step)
-    return loop.step != Const(0, "int") and all(
-        isinstance(bound, Const) and abs(bound.value) < 2**31 for bound in bounds
+    return loop.step != ir.Const(0, "int") and all(
+        isinstance(bound, ir.Const) and abs(bound.value) < 2**31 for bound in bounds
     )

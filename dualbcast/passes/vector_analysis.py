@@ -12,25 +12,7 @@ from functools import lru_cache
 
 from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.frontend.lower import helper_of
-from dualbcast.ir.nodes import (
-    ARITHMETIC,
-    BITWISE,
-    COMPARISONS,
-    FUSED,
-    LOGIC,
-    Assign,
-    Block,
-    Break,
-    Const,
-    Continue,
-    Expr,
-    For,
-    Function,
-    If,
-    Op,
-    Stmt,
-    While,
-)
+from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
     blocks,
     expressions,
@@ -43,29 +25,29 @@ from dualbcast.kernel_spec import Layout
 from dualbcast.rules.table import RULES
 
 
-def uniform_inputs(function: Function, layout: Layout) -> set[str]:
+def uniform_inputs(function: ir.Function, layout: Layout) -> set[str]:
     """The parameters that do not change within a row."""
     positions = zip(function.params, layout.which, strict=False)
     return {param.name for param, position in positions if layout.classes[position][-1] == "0"}
 
 
-def varying_names(function: Function, uniform: Set[str]) -> set[str]:
+def varying_names(function: ir.Function, uniform: Set[str]) -> set[str]:
     """The parameters and variables whose values can vary, where the parameters in `uniform` cannot."""
     # For each name, the variables that vary if it does. The inside of a branch or loop is an object; it varies if only
     # some elements get there.
     users: dict[object, list[object]] = defaultdict(list)
 
-    def visit(block: Block, around: object) -> None:
+    def visit(block: ir.Block, around: object) -> None:
         for stmt in block:
-            if isinstance(stmt, Assign):
+            if isinstance(stmt, ir.Assign):
                 for reason in (around, *_names(stmt.value)):
                     users[reason].append(stmt.target.name)
                 continue
             inside = object()
-            jumps_on = _tests_of_jumps(stmt.body) if isinstance(stmt, For | While) else set()
+            jumps_on = _tests_of_jumps(stmt.body) if isinstance(stmt, ir.For | ir.While) else set()
             for reason in (around, *_reads(stmt), *jumps_on):
                 users[reason].append(inside)
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 users[inside].append(stmt.target.name)
             for inner in blocks(stmt):
                 visit(inner, inside)
@@ -81,49 +63,49 @@ def varying_names(function: Function, uniform: Set[str]) -> set[str]:
     return {name for name in varying if isinstance(name, str)}
 
 
-def varies(expr: Expr, varying: Set[str]) -> bool:
+def varies(expr: ir.Expr, varying: Set[str]) -> bool:
     """Whether an expression can vary, where the variables and arrays in `varying` can."""
     return any(name in varying for name in _names(expr))
 
 
-def is_uniform_loop(loop: For, varying: Set[str]) -> bool:
+def is_uniform_loop(loop: ir.For, varying: Set[str]) -> bool:
     """Whether a loop has the same number of iterations for all elements of a row."""
     bounds = (loop.start, loop.stop, loop.step)
-    has_uniform_bounds = isinstance(loop.step, Const) and not any(varies(bound, varying) for bound in bounds)
+    has_uniform_bounds = isinstance(loop.step, ir.Const) and not any(varies(bound, varying) for bound in bounds)
     return has_uniform_bounds and not any(map(jumps, loop.body))
 
 
-def has_divergent_jumps(body: Block, varying: Set[str]) -> bool:
+def has_divergent_jumps(body: ir.Block, varying: Set[str]) -> bool:
     """Whether some elements jump in the body of a loop where others do not."""
     return not _tests_of_jumps(body).isdisjoint(varying)
 
 
-def _tests_of_jumps(body: Block, around: Set[str] = frozenset()) -> set[str]:
+def _tests_of_jumps(body: ir.Block, around: Set[str] = frozenset()) -> set[str]:
     """The names that the tests of all branches around the jumps in the body of a loop read."""
     names: set[str] = set()
     for stmt in body:
         match stmt:
-            case Break() | Continue():
+            case ir.Break() | ir.Continue():
                 names |= around
-            case If():
+            case ir.If():
                 inside = around | _reads(stmt)
                 names |= _tests_of_jumps(stmt.then, inside) | _tests_of_jumps(stmt.orelse, inside)
     return names
 
 
-def _reads(stmt: Stmt) -> set[str]:
+def _reads(stmt: ir.Stmt) -> set[str]:
     """The variables and arrays that a statement reads itself."""
     return {name for expr in expressions(stmt) for name in _names(expr)}
 
 
-def _names(expr: Expr) -> list[str]:
+def _names(expr: ir.Expr) -> list[str]:
     """The variables and arrays in an expression."""
-    if isinstance(expr, Op):
+    if isinstance(expr, ir.Op):
         return [name for arg in expr.args for name in _names(arg)]
-    return [] if isinstance(expr, Const) else [expr.name]
+    return [] if isinstance(expr, ir.Const) else [expr.name]
 
 
-def is_scalar(function: Function) -> bool:
+def is_scalar(function: ir.Function) -> bool:
     """Whether a loop or an operation in a function keeps the loop over elements from being vectorised."""
     return has_loops(function.body) or any(blocks_vectors(op.name) for op in operations_of(function))
 
@@ -135,31 +117,31 @@ def blocks_vectors(name: str) -> bool:
     return row is not None and row.function is not None and is_scalar(helper_of(row))
 
 
-def fits_vectors(function: Function, uniform: Set[str]) -> bool:
+def fits_vectors(function: ir.Function, uniform: Set[str]) -> bool:
     """Whether the elements of a row can be lanes of vectors.
 
     Its varying branches must be selects or have no `else`, and its varying loops must be masked.
     """
     if any(blocks_vectors(op.name) for op in operations_of(function)):
         return False
-    forks = [stmt for stmt in statements(function.body) if isinstance(stmt, If | For | While)]
+    forks = [stmt for stmt in statements(function.body) if isinstance(stmt, ir.If | ir.For | ir.While)]
     varying = varying_names(function, uniform) if forks else set()
     for stmt in forks:
         match stmt:
-            case If():
+            case ir.If():
                 fits = not stmt.orelse or not varies(stmt.test, varying)
-            case For():
+            case ir.For():
                 fits = is_uniform_loop(stmt, varying)
-            case While():
+            case ir.While():
                 fits = stmt.masked
         if not fits:
             return False
     return True
 
 
-def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
+def has_varying_branches(function: ir.Function, uniform: Set[str]) -> bool:
     """Whether a branch is left whose condition varies."""
-    tests = [stmt.test for stmt in statements(function.body) if isinstance(stmt, If)]
+    tests = [stmt.test for stmt in statements(function.body) if isinstance(stmt, ir.If)]
     varying = varying_names(function, uniform) if tests else set()
     return any(varies(test, varying) for test in tests)
 
@@ -168,14 +150,16 @@ def has_varying_branches(function: Function, uniform: Set[str]) -> bool:
 # ratio of that saving to the cost of the operations that the sides share, which selects compute once.
 LEAST_SAVING = 30.0
 _LEAST_RATIO = 8.0
-_SPECULATABLE = COMPARISONS | LOGIC | ARITHMETIC | BITWISE | {"to_float", "to_int", "select", "single", *FUSED}
+_SPECULATABLE = (
+    ir.COMPARISONS | ir.LOGIC | ir.ARITHMETIC | ir.BITWISE | {"to_float", "to_int", "select", "single", *ir.FUSED}
+)
 
 
-def is_speculatable(op: Op) -> bool:
+def is_speculatable(op: ir.Op) -> bool:
     """Whether an operation may run on any numbers, including those for which a branch would skip it."""
     if op.name in ("floordiv", "mod") and op.kind == "int":
         divisor = op.args[1]
-        return isinstance(divisor, Const) and divisor.value not in (0, -1)
+        return isinstance(divisor, ir.Const) and divisor.value not in (0, -1)
     return op.name in _SPECULATABLE or _is_speculatable_rule(op.name)
 
 
@@ -192,13 +176,13 @@ def _is_speculatable_rule(name: str) -> bool:
     return may_run and not has_loops(helper.body)
 
 
-def may_run_for_all(stmt: If) -> bool:
+def may_run_for_all(stmt: ir.If) -> bool:
     """Whether both sides of a branch may run for all elements."""
-    is_line = all(isinstance(part, Assign | If) for part in statements((stmt,)))
+    is_line = all(isinstance(part, ir.Assign | ir.If) for part in statements((stmt,)))
     return is_line and all(map(is_speculatable, operations_of((stmt,))))
 
 
-def skipping_saves(stmt: If, selected: float) -> bool:
+def skipping_saves(stmt: ir.If, selected: float) -> bool:
     """Whether a branch that vectors can skip beats selects, which cost as much as `selected`.
 
     Selects compute both sides, and shared operations once. A vector that skips a side saves the cost of that side.
@@ -207,14 +191,14 @@ def skipping_saves(stmt: If, selected: float) -> bool:
     return selected - _cost_of_paths(stmt, min) > max(LEAST_SAVING, _LEAST_RATIO * shared)
 
 
-def is_short(side: Block) -> bool:
+def is_short(side: ir.Block) -> bool:
     """Whether a side may run for all elements at almost no cost."""
-    is_line = all(isinstance(part, Assign) for part in side)
+    is_line = all(isinstance(part, ir.Assign) for part in side)
     return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= LEAST_SAVING
 
 
-def _cost_of_paths(part: Stmt, total: Callable[[Iterable[float]], float]) -> float:
+def _cost_of_paths(part: ir.Stmt, total: Callable[[Iterable[float]], float]) -> float:
     """The total cost of the paths through a statement without loops: the least one's, or the sum of all."""
-    if isinstance(part, If):
+    if isinstance(part, ir.If):
         return total([sum(_cost_of_paths(inner, total) for inner in side) for side in (part.then, part.orelse)])
     return cost_of_block((part,))
