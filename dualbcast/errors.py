@@ -90,17 +90,14 @@ class CompileError(_LocatedError):
     ) -> None:
         self.message, self.hint, self.calls = message, hint, calls
         parts = [f"Write instead: {hint}"] if hint else []
-        led = [(call, len(list(group)) - 1) for call, group in groupby(reversed(calls))]
-        left_out = len(led) - _INNERMOST - _OUTERMOST
-        for position, ((name, where), again) in enumerate(led):
-            if left_out > 1 and position == _INNERMOST:
-                parts.append(f"… and {left_out} calls more")
-            if left_out > 1 and _INNERMOST <= position < _INNERMOST + left_out:
-                continue
-            parts.append(f"in {name}(), called at {where}")
-            parts.append(where.excerpt())
-            if again:
-                parts.append(f"… and {again} more times" if again < 10 else "… and so on")
+        led = []
+        for (name, where), group in groupby(reversed(calls)):
+            again = len(list(group)) - 1
+            repeated = f"… and {again} more times" if again < 10 else "… and so on"
+            led.append([f"in {name}(), called at {where}", where.excerpt(), repeated * (again > 0)])
+        if (left_out := len(led) - _INNERMOST - _OUTERMOST) > 1:
+            led[_INNERMOST:-_OUTERMOST] = [[f"… and {left_out} calls more"]]
+        parts += [line for lines in led for line in lines]
         super().__init__(message, location, parts)
 
 

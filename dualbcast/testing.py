@@ -86,12 +86,10 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
     ours = differentiable_broadcast(backend="cpu")(body).jacobian(*wide)
     theirs = differentiable_broadcast(backend="cpu")(_plain(body)).jacobian(*wide)
     table = _Table(f"the custom partials of {label} differ from the automatic ones", "custom", "automatic", wide)
+    most = EPS**0.5 if rtol is None else rtol
     for name in ours:
-        got, wanted = ours[name], theirs[name]
-        size = _sizes(got, wanted, SMALLEST_SHARE)
-        table.compare(
-            f"∂{label}/∂{name}", got, wanted, np.isfinite(wanted), size, (EPS**0.5 if rtol is None else rtol) * size
-        )
+        usable = np.isfinite(theirs[name])
+        table.compare(f"∂{label}/∂{name}", ours[name], theirs[name], usable, most, SMALLEST_SHARE)
     return table.judge()
 
 
@@ -183,10 +181,9 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
             if value.dtype.kind in "biu":
                 continue
             got = _host(jacobian[output, name]).astype(np.float64)
-            size = _sizes(got, wanted, SMALLEST_SHARE**0.5)
-            allowed = (_rounding(value.dtype) if rtol is None else rtol) * size + 10 * error
             which = f"[{output}]" if len(values) > 1 else ""
-            table.compare(f"∂{title}{which}/∂{name}", got, wanted, usable, size, allowed)
+            most = _rounding(value.dtype) if rtol is None else rtol
+            table.compare(f"∂{title}{which}/∂{name}", got, wanted, usable, most, SMALLEST_SHARE**0.5, 10 * error)
     return table.judge()
 
 
@@ -307,12 +304,6 @@ def _magnitudes(numbers: Array) -> Array:
     return np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
 
 
-def _sizes(got: Array, wanted: Array, smallest_share: float) -> Array:
-    """The sizes that errors are relative to: the larger of the two, and at least a share of the largest of all."""
-    sizes = np.maximum(_magnitudes(got), _magnitudes(wanted))
-    return np.asarray(np.maximum(sizes, smallest_share * np.max(sizes, initial=0.0)))
-
-
 def _rounding(dtype: np.dtype[Any]) -> float:
     """The default tolerance of a derivative of this dtype; 16-bit floats are computed in float32."""
     if dtype.itemsize > 2:
@@ -338,21 +329,28 @@ class _Table:
         self.compared = self.wrong = 0
         self.largest = 0.0
 
-    def compare(self, label: str, got: Array, wanted: Array, usable: Array, size: Array, allowed: Array) -> None:
-        """Add the usable elements whose difference is more than `allowed`."""
+    def compare(
+        self, label: str, got: Array, wanted: Array, usable: Array, rtol: float, least: float, slack: Any = 0.0
+    ) -> None:
+        """Add the usable elements that differ by more than `rtol` of their size and `slack` together.
+
+        The size is that of the larger one, and at least the share `least` of the largest of all.
+        """
+        size = np.maximum(_magnitudes(got), _magnitudes(wanted))
+        size = np.maximum(size, least * np.max(size, initial=0.0))
         with np.errstate(all="ignore"):
             error = np.where(got == wanted, 0.0, np.abs(got - wanted))
             relative = np.where(error == 0, 0.0, error / size)
         relative = np.where(np.isnan(relative), np.inf, relative)
         self.compared += int(np.sum(usable))
         self.largest = max(self.largest, float(np.max(relative, initial=0.0, where=usable)))
-        for index in np.argwhere(usable & ~(error <= allowed)):
-            at = tuple(int(place) for place in index)
-            self.wrong += 1
-            if self.wrong <= MAX_TABLE_LINES:
-                point = ", ".join(f"{array[at]:.6g}" for array in self.arguments)
-                shown = f"{relative[at]:.2g}"
-                self.lines.append((label, str(list(at)), f"({point})", f"{got[at]:.10g}", f"{wanted[at]:.10g}", shown))
+        wrong = np.argwhere(usable & ~(error <= rtol * size + slack))
+        for index in wrong[: max(0, MAX_TABLE_LINES - self.wrong)].tolist():
+            at = tuple(index)
+            point = ", ".join(f"{array[at]:.6g}" for array in self.arguments)
+            numbers = (f"{got[at]:.10g}", f"{wanted[at]:.10g}", f"{relative[at]:.2g}")
+            self.lines.append((label, str(index), f"({point})", *numbers))
+        self.wrong += len(wrong)
 
     def judge(self) -> float:
         """The largest relative difference; raises the error where an element differs by too much."""
@@ -360,11 +358,9 @@ class _Table:
             raise ArgumentError("there is nothing to compare with at any of these points; give other points")
         if self.wrong:
             widths = [max(map(len, column)) for column in zip(*self.lines, strict=True)]
-            lines = [
-                "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)) for line in self.lines
-            ]
+            lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in self.lines]
             if self.wrong > MAX_TABLE_LINES:
                 lines.append(f"… and {self.wrong - MAX_TABLE_LINES} more")
             counted = f"{self.wrong} of {self.compared} elements"
-            raise DerivativeError("\n".join([f"{self.title} ({counted})", *(line.rstrip() for line in lines)]))
+            raise DerivativeError("\n".join([f"{self.title} ({counted})", *lines]))
         return self.largest

@@ -251,23 +251,21 @@ class CudaDevice(Device):
         # Grows until the host has queued the calls before the device has done the copies, and stays for later samples.
         leading_copies, waited = 1, False
 
-        def queue(calls: int) -> bool:
-            """Whether the host was done before the device, so that the calls ran back to back."""
-            for _ in range(leading_copies):
-                self._copy()
-            begin.record()
-            for _ in range(calls):
-                call()
-            end.record()
-            ready = not begin.done
-            end.synchronize()
-            return ready
-
         def sample(calls: int) -> float:
             nonlocal leading_copies, waited
-            while not (ready := queue(calls)) and leading_copies < _MAX_LEADING_COPIES:
+            while True:
+                for _ in range(leading_copies):
+                    self._copy()
+                begin.record()
+                for _ in range(calls):
+                    call()
+                end.record()
+                late = begin.done  # the device has waited for the host between the calls
+                end.synchronize()
+                if not late or leading_copies >= _MAX_LEADING_COPIES:
+                    break
                 leading_copies *= 2
-            waited |= not ready
+            waited |= late
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
         timing = collect_samples(sample, repeat, min_time, max_calls=8)

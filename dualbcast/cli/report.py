@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import click
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -52,50 +52,41 @@ class Column:
 def build_table(columns: Sequence[Column], rows: Sequence[Row], title: str, lines: Sequence[str] = ()) -> Group:
     """A table of the rows between a title and notes; where the line is short, several tables below each other.
 
-    The columns up to the last that is aligned left, and at least the first one, name the row.
+    The columns up to the last that is aligned left, and at least the first one, name the row: each table begins with
+    them. No text is ever cut; a table that is still too wide goes beyond the end of the line.
     """
+    widths = [2 + max(map(len, (*each.heading.split("\n"), *map(each.text, rows)))) for each in columns]
     names = max((at for at, column in enumerate(columns) if column.left), default=0) + 1
-    return Group(Text(title, style="bold"), _Columns(columns[:names], columns[names:], rows), notes(lines))
+    parts: list[list[Column]] = []
+    room = 0
+    for column, width in zip(columns[names:], widths[names:], strict=True):
+        if width > room:
+            parts.append([*columns[:names]])
+            room = line_width() - 1 - sum(widths[:names])
+        parts[-1].append(column)
+        room -= width
+    return Group(Text(title, style="bold"), *(_table(part, rows) for part in parts), notes(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Columns of text. Columns that do not fit in the line follow in a table below, after those that name the row.
-
-    No text is ever cut; a table that is still too wide goes beyond the end of the line.
-    """
-
-    names: Sequence[Column]
-    others: Sequence[Column]
-    rows: Sequence[Row]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        tables: list[list[Column]] = [[]]
-        for column in self.others:
-            if tables[-1] and self._width(console, [*tables[-1], column]) > options.max_width:
-                tables.append([])
-            tables[-1].append(column)
-        for others in tables:
-            width = max(options.max_width, self._width(console, others))
-            yield from console.render(self._table(others), options.update(width=width, max_width=width))
-
-    def _width(self, console: Console, others: Sequence[Column]) -> int:
-        return self._table(others).__rich_measure__(console, console.options.update(max_width=10_000)).maximum
-
-    def _table(self, others: Sequence[Column]) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        columns = [*self.names, *others]
-        for column in columns:
-            justify: Literal["left", "right"] = "left" if column.left else "right"
-            table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
-        for row in self.rows:
-            table.add_row(*(column.text(row) for column in columns))
-        return table
+def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        justify: Literal["left", "right"] = "left" if column.left else "right"
+        table.add_column(column.heading, justify=justify, no_wrap=True, vertical="bottom")
+    for row in rows:
+        table.add_row(*(column.text(row) for column in columns))
+    return table
 
 
 def notes(lines: Sequence[str]) -> RenderableType:
     """Lines under a table."""
     return Group(*(Text(line, style="dim") for line in lines))
+
+
+def line_width() -> int:
+    """The characters in a line of standard output; 120 where it is not a terminal."""
+    console = Console()
+    return console.width if console.is_terminal else 120
 
 
 def size_text(count: float) -> str:
@@ -108,9 +99,8 @@ def size_text(count: float) -> str:
 
 
 def show(table: RenderableType) -> None:
-    """Print to standard output, in lines of 120 characters where it is not a terminal."""
-    console = Console()
-    Console(width=console.width if console.is_terminal else 120).print(table, crop=False)
+    """Print to standard output, in lines as long as they are."""
+    Console(width=10_000).print(table)
 
 
 def write_json(path: Path, contents: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""How much the compiler and its kernels do, in counts that are the same in each run and on a busy machine.
+"""How much the compiler and its kernels do, in counts that are the same on a busy machine.
 
 A kernel's work is the instructions that it executes: each basic block of the optimised LLVM module gets code that adds
-the number of its instructions to a counter.
+the number of its instructions to a counter. The alignment of the arrays, another one in each run, changes it by a few
+percent.
 """
 
 from __future__ import annotations
