@@ -51,7 +51,7 @@ class Inspectable:
             call = specialisation.prepare(which, values)
             if any(map(_is_dtype, given)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-                shape = call.shape if call.plan.total != 1 else (2,)
+                shape = call.shape if call.plan.geometry.total != 1 else (2,)
                 given = tuple(_stand_in(value, shape, call.operands.module) for value in given)
                 specialisation, values = dispatch.specialise(form, given, wanted)
                 call = specialisation.prepare(which, values)
@@ -95,7 +95,7 @@ class Inspectable:
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The Python text of a product, which is compiled: the element function and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
-        return call.spec.source(call.plan.layout, "cpu").text
+        return call.spec.source(call.plan.geometry.layout, "cpu").text
 
     def inspect_llvm(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The optimised LLVM IR of the CPU kernel."""

@@ -82,9 +82,9 @@ class Derivative(DerivativeOf):
             with beside(values):
                 return call.results.value(call.run())
         kernel = call.spec.kernel(
-            "plain", call.plan.layout, lambda _, write: interpreter.PythonKernel(write(), keep=False)
+            "plain", call.plan.geometry.layout, lambda _, write: interpreter.PythonKernel(write(), keep=False)
         )
-        kernel.launch(call.plan.total, call.plan.ints, (*call.operands.arrays, *call.plan.targets))
+        kernel.launch(call.plan.geometry.total, call.plan.geometry.ints, (*call.operands.arrays, *call.plan.targets))
         return structure.pack([value.item() for value in call.plan.finish()])
 
     def _operands(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:

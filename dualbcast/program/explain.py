@@ -135,7 +135,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
             passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
     read = use_counts(function)
-    arrays, layout = plan.operands.arrays, plan.layout
+    arrays, layout = plan.operands.arrays, plan.geometry.layout
     is_on_cpu = kernel is None and plan.operands.module == "numpy"
     names = [param.name for param in function.params]
     kinds = [layout.classes[which] for which in layout.which]
@@ -150,7 +150,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         operations=operations(function),
         bytes_read=sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
         bytes_written=sum(
-            dtype.itemsize * (plan.total if shape is None else math.prod(shape))
+            dtype.itemsize * (plan.geometry.total if shape is None else math.prod(shape))
             for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
         ),
         layout=", ".join(patterns),
@@ -169,7 +169,9 @@ def operations(function: Function) -> dict[str, int]:
 def _is_streamed(plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> bool:
     arrays = plan.operands.arrays
     itemsizes = [kind.itemsize for kind in (*(array.dtype for array in arrays), *dtypes)]
-    return plan.total > 0 and goes_past_the_cache(plan.layout, plan.total, itemsizes, len(arrays))
+    return plan.geometry.total > 0 and goes_past_the_cache(
+        plan.geometry.layout, plan.geometry.total, itemsizes, len(arrays)
+    )
 
 
 def _is_in_vectors(function: Function, layout: Layout) -> bool:

@@ -54,7 +54,7 @@ class Results:
     def __init__(self, spec: TypedProduct, planned: Plan, parts: tuple[DType, ...] | None, sums: Shapes) -> None:
         product, operands = spec.product, planned.operands
         self.shape, self.limit = planned.geometry.shape, spec.limit
-        self._spec, self._total, self._module = spec, planned.total, operands.module
+        self._spec, self._total, self._module = spec, planned.geometry.total, operands.module
         self._parts, self._sums = parts, sums
         # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
         self._signature = operands.signature
@@ -173,7 +173,7 @@ class Call:
     def run(self) -> tuple[Any, ...]:
         """Run the kernel, compiled if there is none yet; the outputs."""
         backend, planned, limit = self._backend(), self.plan, self.spec.limit
-        if planned.total and planned.targets:
+        if planned.geometry.total and planned.targets:
             self._launch(backend)
         outputs = planned.written()
         return outputs if limit is None else limit.check(outputs)
@@ -191,11 +191,13 @@ class Call:
             given: list[Any] = list(planned.pointers)
             for at in on_gpu.source.layout.values:
                 given[at] = cuda_launch.by_value(self.operands.arrays[at])
-            cuda_launch.launch(on_gpu, planned.total, planned.sizes, planned.strides, given)
+            cuda_launch.launch(on_gpu, planned.geometry.total, planned.geometry.sizes, planned.geometry.strides, given)
         else:
-            interpreted = self.spec.kernel("python", planned.layout, lambda _, write: interpreter.PythonKernel(write()))
+            interpreted = self.spec.kernel(
+                "python", planned.geometry.layout, lambda _, write: interpreter.PythonKernel(write())
+            )
             arrays = (*self.operands.arrays, *planned.targets)
-            interpreted.launch(planned.total, planned.ints, arrays, planned.geometry.split)
+            interpreted.launch(planned.geometry.total, planned.geometry.ints, arrays, planned.geometry.split)
 
     def _backend(self) -> Backend:
         backend = self.spec.options.backend
@@ -215,12 +217,12 @@ class Call:
         `earlier` is a fast path that did not serve this call.
         """
         planned, backend = self.plan, self._backend()
-        if backend == "python" or planned.total == 0 or not planned.targets:
+        if backend == "python" or planned.geometry.total == 0 or not planned.targets:
             return None
         if backend == "cuda":
             from dualbcast.runtime.cuda.launch import CudaFastPath, fits
 
-            wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
+            wide, form = self.spec.wide(planned.geometry.layout), (planned.geometry.sizes, planned.geometry.strides)
             if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
                 return None  # only the alignment does not suit, and other arrays of these forms may have it
             return CudaFastPath.of(planned, values, self.cuda_kernel(None), self.results, earlier)
@@ -228,7 +230,7 @@ class Call:
 
     def passes(self, cc: tuple[int, int] | None = None) -> list[tuple[str, Function]]:
         """The passes of the kernel, each with the IR after it; of the CUDA kernel if `cc` is given."""
-        target, layout = self._backend() if cc is None else "cuda", self.plan.layout
+        target, layout = self._backend() if cc is None else "cuda", self.plan.geometry.layout
         trace: list[tuple[str, Function]] = []
         self.spec.source(self.spec.wide(layout) if target == "cuda" else layout, target, trace)
         return trace
@@ -237,7 +239,7 @@ class Call:
         """The CPU kernel of the call."""
         fastmath = self.spec.options.fastmath
         kernel: CpuKernel = self.spec.kernel(
-            "cpu", self.plan.layout, lambda key, write: cpu_kernel.compile_program(key, write, fastmath)
+            "cpu", self.plan.geometry.layout, lambda key, write: cpu_kernel.compile_program(key, write, fastmath)
         )
         return kernel
 
@@ -252,9 +254,9 @@ class Call:
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
         planned, fastmath = self.plan, self.spec.options.fastmath
-        layout = self.spec.wide(planned.layout)
-        if not cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers):
-            layout = planned.layout
+        layout = self.spec.wide(planned.geometry.layout)
+        if not cuda_launch.fits(layout, planned.geometry.sizes, planned.geometry.strides, planned.pointers):
+            layout = planned.geometry.layout
         if self.operands.numbers:
             layout = layout._replace(values=self.operands.numbers)
 

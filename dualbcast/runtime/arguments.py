@@ -91,24 +91,6 @@ class Operands(NamedTuple):
     module: str
     numbers: tuple[int, ...] = ()
 
-    # --- the signature's fields of these names ---
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return self.signature.kinds
-
-    @property
-    def storages(self) -> tuple[str, ...]:
-        return self.signature.storages
-
-    @property
-    def result_dtype(self) -> DType:
-        return self.signature.result_dtype
-
-    @property
-    def compute(self) -> str:
-        return self.signature.compute
-
 
 def array_kind(value: object) -> Kind | None:
     """The kind of an array's elements; None for an object that is no array of NumPy's or CuPy's.
@@ -157,9 +139,9 @@ def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Sig
     >>> import numpy as np
     >>> x, n = np.ones(3, np.float16), np.arange(3, dtype=np.int8)
     >>> call = classify((x, n, 0.5), ("x", "n", "scale"))
-    >>> call.kinds, call.storages
+    >>> call.signature.kinds, call.signature.storages
     (('float', 'int', 'float'), ('float16', 'int8', 'float32'))
-    >>> call.result_dtype, call.compute
+    >>> call.signature.result_dtype, call.signature.compute
     (dtype('float16'), 'float32')
     """
     if signature is None:

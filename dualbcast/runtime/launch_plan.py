@@ -18,7 +18,6 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
-from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.arguments import Array, DType, Operands, is_array, is_writeable
 from dualbcast.runtime.call_key import device_addresses, host_addresses
 from dualbcast.runtime.coalescing import Form
@@ -71,28 +70,6 @@ class Plan(NamedTuple):
     given: tuple[bool, ...]
     dtypes: tuple[DType, ...]
     shapes: Shapes = None
-
-    # --- the geometry's fields of these names ---
-
-    @property
-    def layout(self) -> Layout:
-        return self.geometry.layout
-
-    @property
-    def total(self) -> int:
-        return self.geometry.total
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.geometry.sizes
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self.geometry.strides
-
-    @property
-    def ints(self) -> tuple[int, ...]:
-        return self.geometry.ints
 
     def is_repeatable(self) -> bool:
         """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
@@ -178,7 +155,8 @@ def plan(
     >>> from dualbcast.runtime.arguments import classify
     >>> x, y = np.ones((2, 3, 4)), np.ones(4)
     >>> call = plan(classify((x, y), ("x", "y")), [np.dtype(np.float64)])
-    >>> call.layout.classes, call.layout.which, call.sizes, call.strides
+    >>> laid = call.geometry
+    >>> laid.layout.classes, laid.layout.which, laid.sizes, laid.strides
     (('s1', '01'), (0, 1, 0), (6, 4), (4,))
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
@@ -199,7 +177,7 @@ def plan(
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, target, least)
-    outputs, targets = fresh(geometry, dtypes, operands.compute, xp, direct)
+    outputs, targets = fresh(geometry, dtypes, operands.signature.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
     if any(given):
         outputs = tuple([target if y is None else y for y, target in zip(slots, outputs, strict=True)])

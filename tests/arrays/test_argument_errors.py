@@ -271,7 +271,9 @@ def test_numpy_and_cupy_arrays_do_not_mix(device_array: DeviceArray) -> None:
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("backend", ["cpu", "python"])
 def test_a_host_backend_refuses_device_arrays(device_array: DeviceArray, backend: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("dualbcast.program.element.plan", lambda *_: SimpleNamespace(total=12, targets=(1,)))
+    monkeypatch.setattr(
+        "dualbcast.program.element.plan", lambda *_: SimpleNamespace(geometry=SimpleNamespace(total=12), targets=(1,))
+    )
     with pytest.raises(BackendError, match=f"the {backend} backend cannot use CuPy arrays"):
         decorated(backend=backend)(device_array, device_array)
 

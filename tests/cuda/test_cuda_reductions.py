@@ -204,7 +204,12 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     wanted = (None, *patterns(shape))
     call = plan(classify(arrays, ("x", "y")), [F4] * len(wanted), None, wanted)
     text = kernel_source(
-        shifted_products(len(wanted)), call.layout, "float32", ["float32"] * 2, ["float32"] * len(wanted), "cuda"
+        shifted_products(len(wanted)),
+        call.geometry.layout,
+        "float32",
+        ["float32"] * 2,
+        ["float32"] * len(wanted),
+        "cuda",
     )
 
     def run(grid, block, arguments, stream):
@@ -214,7 +219,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
 
     monkeypatch.setattr(cuda_launch, "_loaded", lambda _: run)
     kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
-    cuda_launch.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
+    cuda_launch.launch(kernel, call.geometry.total, call.geometry.sizes, call.geometry.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
     for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
         assert result.dtype == F4

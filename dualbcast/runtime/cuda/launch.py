@@ -222,7 +222,7 @@ class CudaFastPath:
 
     def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
         operands, geometry = planned.operands, planned.geometry
-        self._planned = planned.dtypes, operands.compute
+        self._planned = planned.dtypes, operands.signature.compute
         self._geometry, self.results = geometry, results
         self._fit, self._shapes = planned.fit_of_outputs(), planned.shapes_to_finish()
         self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
