@@ -24,10 +24,20 @@ from dualbcast.program.launch import Call, Ran, Shape, run_call
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, collection_postponed
 from dualbcast.rules.guards import ABSENT, Capture
-from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, classify, extended, sign
-from dualbcast.runtime.call_key import FastPath, Recent, forms_of
-from dualbcast.runtime.cuda.memory import are_on_device, beside
+from dualbcast.runtime.arguments import (
+    DType,
+    Kind,
+    Signature,
+    are_on_device,
+    array_kind,
+    beside,
+    classify,
+    extended,
+    forms_of,
+    sign,
+)
 from dualbcast.runtime.iteration_space import form_of, result_shape
+from dualbcast.runtime.launch_plan import FastPath, Recent
 
 Forward = Literal["pushforward", "tangent"]
 Backward = Literal["pullback", "value_and_pullback"]

@@ -13,7 +13,7 @@ from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
 from dualbcast.program.launch import Call
 from dualbcast.program.products import Which
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import beside
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation

@@ -20,9 +20,8 @@ from dualbcast.program.jacobian import Jacobian
 from dualbcast.program.launch import Call, Shape, run_call
 from dualbcast.program.products import Which
 from dualbcast.program.typed_product import Options, TypedProduct, collection_postponed, limit
-from dualbcast.runtime.arguments import DType, Signature, classify
-from dualbcast.runtime.call_key import FastPath, Recent, forms_of
-from dualbcast.runtime.launch_plan import plan
+from dualbcast.runtime.arguments import DType, Signature, classify, forms_of
+from dualbcast.runtime.launch_plan import FastPath, Recent, plan
 
 Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.ir.nodes import NUMBER, Structure
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import beside
 
 
 class Frame(NamedTuple):

@@ -19,15 +19,13 @@ from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.jacobian import Frame, Hessian, Jacobian, everywhere
 from dualbcast.program.typed_product import Backend, TypedProduct
 from dualbcast.runtime import interpreter
-from dualbcast.runtime.arguments import DType, Operands, no_derivative
-from dualbcast.runtime.call_key import FastPath, Recent
+from dualbcast.runtime.arguments import DType, Operands, beside, no_derivative
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cpu.launch import CpuFastPath
-from dualbcast.runtime.cuda.memory import beside
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan, scalars
+from dualbcast.runtime.launch_plan import FastPath, Plan, Recent, scalars
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel

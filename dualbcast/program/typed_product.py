@@ -16,8 +16,7 @@ from dualbcast.errors import IterationError, Location, nested_too_deeply
 from dualbcast.ir.nodes import Function
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.program.products import Product
-from dualbcast.runtime.arguments import DType, Signature
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import DType, Signature, beside
 
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.

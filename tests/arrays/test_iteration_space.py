@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.arguments import Operands, classify
-from dualbcast.runtime.iteration_space import extent, form_of, is_nested
-from dualbcast.runtime.launch_plan import Plan, plan
+from dualbcast.runtime.iteration_space import form_of
+from dualbcast.runtime.launch_plan import Plan, _extent, _is_nested, plan
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(name) for name in ("float16", "float32", "float64")]
@@ -159,16 +159,16 @@ def test_facts_about_one_array(data: st.DataObject) -> None:
     steps = [np.arange(length) * step for length, step in zip(array.shape, array.strides, strict=True)]
     starts = [sum(offsets) for offsets in itertools.product(*steps)]
     taken = [start + byte for start in starts for byte in range(8)]
-    assert extent(form_of(array)) == ((min(taken), max(taken) + 1) if taken else (0, 0))
+    assert _extent(form_of(array)) == ((min(taken), max(taken) + 1) if taken else (0, 0))
     # Every one of these has steps of whole elements; those that repeat none of them are slices, whose dimensions nest.
-    assert is_nested(form_of(array)) is (len(set(taken)) == len(taken))
+    assert _is_nested(form_of(array)) is (len(set(taken)) == len(taken))
 
 
 def test_steps_of_part_of_an_element_do_not_nest() -> None:
-    assert not is_nested(((2,), (12,), F8))
-    assert is_nested(((1,), (12,), F8))
+    assert not _is_nested(((2,), (12,), F8))
+    assert _is_nested(((1,), (12,), F8))
     windows = np.lib.stride_tricks.sliding_window_view(np.arange(6.0), 3)
-    assert not is_nested(form_of(windows))
+    assert not _is_nested(form_of(windows))
 
 
 def test_equal_strides_keep_c_order() -> None:

@@ -139,7 +139,7 @@ def count_of_parts(call: Plan) -> int:
     if geometry.split.blocks:
         return len(geometry.split.blocks)
     assert geometry.packing is not None
-    return geometry.packing.count
+    return len(geometry.packing.table())
 
 
 @BACKENDS

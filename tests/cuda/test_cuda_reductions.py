@@ -26,7 +26,7 @@ from dualbcast.runtime.cuda import grid as cuda_grid
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 from dualbcast.runtime.cuda import launch as cuda_launch
 from dualbcast.runtime.iteration_space import Geometry, form_of, lay_out
-from dualbcast.runtime.launch_plan import plan
+from dualbcast.runtime.launch_plan import new_arrays, plan
 from dualbcast.runtime.reduction_blocks import combine
 
 HOPPER = (9, 0)
@@ -68,7 +68,7 @@ def emulate(
     geometry = geometry._replace(layout=geometry.layout._replace(wide=wide, values=values))
     text = source(geometry, dtype, len(shapes))
     sums = geometry.split.sums
-    (fresh,) = geometry.allocate_all([dtype], np)
+    (fresh,) = new_arrays(geometry, [dtype], np)
     targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
     how = cuda_grid.reduction_grid(geometry.sizes)
