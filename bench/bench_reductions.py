@@ -48,16 +48,16 @@ def inputs(rows: int, columns: int) -> tuple[np.ndarray, ...]:
 def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: tuple[Any, ...]) -> Callable[[], Any]:
     """A call of the kernel with its kernel looked up already: plan, launch, sums."""
     operands = classify(arrays, NAMES)
-    body = simplify(lower(function, list(operands.kinds)).function)
+    body = simplify(lower(function, list(operands.signature.kinds)).function)
     dtypes = [F4] * len(shapes)
-    layout = plan(operands, dtypes, None, shapes).layout
-    text = kernel_source(body, layout, "float32", operands.storages, [dtype.name for dtype in dtypes], "cpu")
+    layout = plan(operands, dtypes, None, shapes).geometry.layout
+    text = kernel_source(body, layout, "float32", operands.signature.storages, [dtype.name for dtype in dtypes], "cpu")
     kernel = cpu_kernel.compile_kernel(text, False)
 
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
         parts = planned.geometry.packing, planned.geometry.split
-        cpu_launch.launch(kernel, planned.total, planned.ints, planned.pointers, None, *parts)
+        cpu_launch.launch(kernel, planned.geometry.total, planned.geometry.ints, planned.pointers, None, *parts)
         return planned.finish()
 
     return run

@@ -59,7 +59,7 @@ def _all(cc: tuple[int, int]) -> Iterator[tuple[str, str, Any]]:
         controls = control_values(np.random.default_rng(0), n, "rows", "random")
         for mode in MODES:
             for name, kernel in implementations.own_kernels([*gates[:4], *controls, gates[4]], mode, cc):
-                yield "hmlstm", f"{mode}, {name}: {kernel.entry}", kernel
+                yield "hmlstm", f"{mode}, {name}: {kernel.source.entry}", kernel
             for hand in implementations.hand_kernels(mode, n, cc):
                 yield "hmlstm", f"{mode}, by hand: {hand.name}", hand
         for name, kernel in divergence.own_kernels(n, cc):

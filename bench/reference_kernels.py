@@ -156,17 +156,18 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
     ----------
     call : dualbcast.program.element.Call
         The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
-        `cuda.launch(kernel, call.plan.total, call.plan.sizes, call.plan.strides, call.plan.pointers)`.
+        `cuda.launch(kernel, laid.total, laid.sizes, laid.strides, call.plan.pointers)` where `laid` is
+        `call.plan.geometry`.
     cc : (int, int)
         The compute capability.
     """
     planned, spec = call.plan, call.spec
     kernels = {}
     for lanes in (1, 2, 4):
-        layout = planned.layout._replace(lanes=lanes)
+        layout = planned.geometry.layout._replace(lanes=lanes)
         if lanes == 1 or (
-            spec.wide(planned.layout).lanes > 1
-            and cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers)
+            spec.wide(planned.geometry.layout).lanes > 1
+            and cuda_launch.fits(layout, planned.geometry.sizes, planned.geometry.strides, planned.pointers)
         ):
             kernels[lanes] = cuda_kernel.compile_kernel(spec.source(layout, "cuda"), cc, spec.options.fastmath)
     return kernels

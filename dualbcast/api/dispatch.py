@@ -22,10 +22,9 @@ from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
 from dualbcast.program.products import Options, Which, collection_postponed, output_dtypes
 from dualbcast.program.results import Jacobian, Shape, broadcasts_to
 from dualbcast.rules.guards import ABSENT, Capture
-from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, no_derivative, sign
-from dualbcast.runtime.call_key import FastPath, Recent, forms_of
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, beside, forms_of, no_derivative, sign
 from dualbcast.runtime.iteration_space import result_shape
+from dualbcast.runtime.launch_plan import FastPath, Recent
 
 
 class Dispatch:

@@ -13,7 +13,7 @@ from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
 from dualbcast.program.element import Call, Derivation
 from dualbcast.program.products import Which
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import beside
 
 if TYPE_CHECKING:
     from dualbcast.program.explain import Explanation
@@ -51,7 +51,7 @@ class Inspectable:
             call = specialisation.prepare(which, values)
             if any(new is not old for new, old in zip(placed, given, strict=True)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
-                shape = call.plan.geometry.shape if call.plan.total != 1 else (2,)
+                shape = call.plan.geometry.shape if call.plan.geometry.total != 1 else (2,)
                 given = tuple(_stand_in(value, shape, call.plan.operands.module) for value in given)
                 specialisation, values = dispatch.specialise(form, given, wanted)
                 call = specialisation.prepare(which, values)
@@ -95,7 +95,7 @@ class Inspectable:
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The Python text of a product, which is compiled: the element function and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
-        return call.spec.source(call.plan.layout, "cpu").text
+        return call.spec.source(call.plan.geometry.layout, "cpu").text
 
     def inspect_llvm(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The optimised LLVM IR of the CPU kernel."""

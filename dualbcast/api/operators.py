@@ -22,8 +22,7 @@ from dualbcast.frontend.derivative_calls import (
 from dualbcast.frontend.values import Operator, Static
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.rules.guards import Capture
-from dualbcast.runtime.arguments import no_derivative
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import beside, no_derivative
 
 
 class Derivative(DerivativeOf):

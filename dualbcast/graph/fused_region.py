@@ -21,7 +21,7 @@ from dualbcast.graph.primitives import arrays_of, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, launched
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import beside
 
 Shape = tuple[int, ...]
 

@@ -158,7 +158,7 @@ class Variable:
 
     @property
     def __form__(self) -> np.dtype[Any]:
-        """The key under which a BroadcastFunction looks for the specialisation of a call; see `runtime.call_key`."""
+        """The key under which a BroadcastFunction looks for the specialisation of a call; see `runtime.arguments`."""
         return self.dtype
 
     @property

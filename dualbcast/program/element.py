@@ -18,15 +18,13 @@ from dualbcast.program import products
 from dualbcast.program.products import Backend, Options, TypedProduct, Which, collection_postponed
 from dualbcast.program.results import Results
 from dualbcast.runtime import interpreter
-from dualbcast.runtime.arguments import DType, Signature, classify
-from dualbcast.runtime.call_key import FastPath, Recent, forms_of
+from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cpu.launch import CpuFastPath
-from dualbcast.runtime.cuda.memory import beside
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan, plan
+from dualbcast.runtime.launch_plan import FastPath, Plan, Recent, plan
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
@@ -167,7 +165,7 @@ class Call:
     def run(self) -> tuple[Any, ...]:
         """Run the kernel, compiled if there is none yet; the outputs."""
         backend, planned, limit = self.backend(), self.plan, self.spec.limit
-        if planned.total and planned.targets:
+        if planned.geometry.total and planned.targets:
             if backend == "cpu":
                 geometry = planned.geometry
                 pieces = geometry.packing, geometry.split
@@ -186,14 +184,16 @@ class Call:
         given: list[Any] = list(planned.pointers)
         for at in kernel.source.layout.values:
             given[at] = cuda_launch.by_value(planned.operands.arrays[at])
-        cuda_launch.launch(kernel, planned.total, planned.sizes, planned.strides, given)
+        cuda_launch.launch(kernel, planned.geometry.total, planned.geometry.sizes, planned.geometry.strides, given)
 
     def interpret(self, target: str, **options: bool) -> None:
         """Run the kernel in Python; `target` tells apart those that `PythonKernel` makes with other options."""
-        planned = self.plan
-        kernel = self.spec.kernel(target, planned.layout, lambda _, write: interpreter.PythonKernel(write(), **options))
-        arrays = (*planned.operands.arrays, *planned.targets)
-        kernel.launch(planned.total, planned.ints, arrays, planned.geometry.split)
+        geometry = self.plan.geometry
+        kernel = self.spec.kernel(
+            target, geometry.layout, lambda _, write: interpreter.PythonKernel(write(), **options)
+        )
+        arrays = (*self.plan.operands.arrays, *self.plan.targets)
+        kernel.launch(geometry.total, geometry.ints, arrays, geometry.split)
 
     def backend(self) -> Backend:
         """The backend that runs the call; a BackendError where the chosen one cannot use the arrays."""
@@ -214,13 +214,13 @@ class Call:
         `earlier` is a fast path that did not serve this call.
         """
         planned, backend = self.plan, self.backend()
-        if backend == "python" or planned.total == 0 or not planned.targets:
+        if backend == "python" or planned.geometry.total == 0 or not planned.targets:
             return None
         if backend == "cpu":
             return CpuFastPath.of(planned, values, self.cpu_kernel(), self.results)
         from dualbcast.runtime.cuda.launch import CudaFastPath, fits
 
-        wide, form = self.spec.wide(planned.layout), (planned.sizes, planned.strides)
+        wide, form = self.spec.wide(planned.geometry.layout), (planned.geometry.sizes, planned.geometry.strides)
         if fits(wide, *form, ()) and not fits(wide, *form, planned.pointers):
             return None  # only the alignment does not suit, and other arrays of these forms may have it
         return CudaFastPath.of(planned, values, self.cuda_kernel(None), self.results, earlier)
@@ -228,7 +228,7 @@ class Call:
     def cpu_kernel(self) -> CpuKernel:
         """The CPU kernel of the call."""
         make = partial(cpu_kernel.compile_program, fastmath=self.spec.options.fastmath)
-        kernel: CpuKernel = self.spec.kernel("cpu", self.plan.layout, make)
+        kernel: CpuKernel = self.spec.kernel("cpu", self.plan.geometry.layout, make)
         return kernel
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
@@ -242,9 +242,9 @@ class Call:
                 cc = cuda_launch.current_cc()
         if not (isinstance(cc, tuple) and len(cc) == 2 and all(isinstance(part, int) for part in cc)):
             raise ArgumentError(f"cc={cc!r} is no compute capability; give it as (major, minor): cc=(9, 0)")
-        layout = self.spec.wide(planned.layout)
-        if not cuda_launch.fits(layout, planned.sizes, planned.strides, planned.pointers):
-            layout = planned.layout
+        layout = self.spec.wide(planned.geometry.layout)
+        if not cuda_launch.fits(layout, planned.geometry.sizes, planned.geometry.strides, planned.pointers):
+            layout = planned.geometry.layout
         if operands.numbers:
             layout = layout._replace(values=operands.numbers)
         options = cc, self.spec.options.fastmath

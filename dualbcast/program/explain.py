@@ -127,18 +127,18 @@ def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
 def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: bool = False) -> Explanation:
     """The explanation of a planned call; of its CUDA kernel for a compute capability, if that is given."""
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
+    arrays, layout = plan.operands.arrays, plan.geometry.layout
     kernel = None if cc is None else call.cuda_kernel(cc)
     function = product.function if cc is None else product.forward
     passes: list[tuple[str, str]] = []
     if with_passes:
         target, trace = call.backend() if cc is None else "cuda", [("product", function)]
-        call.spec.source(call.spec.wide(plan.layout) if target == "cuda" else plan.layout, target, trace)
+        call.spec.source(call.spec.wide(layout) if target == "cuda" else layout, target, trace)
         passes.append(("product", dump(function)))
         for (_, before), (name, after) in pairwise(trace):
             passes.append((name, "" if after == before else dump(after)))
     function = pipeline.run(pipeline.plain(), function)
     read = read_counts(function)
-    arrays, layout = plan.operands.arrays, plan.layout
     is_on_cpu = kernel is None and plan.operands.module == "numpy"
     branches, streamed = _on_cpu(function, plan, dtypes) if is_on_cpu else ((), False)
     names = [param.name for param in function.params]
@@ -154,7 +154,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         operations=operations(function),
         bytes_read=sum(array.nbytes for array, name in zip(arrays, names, strict=True) if name in read),
         bytes_written=sum(
-            dtype.itemsize * (plan.total if shape is None else math.prod(shape))
+            dtype.itemsize * (plan.geometry.total if shape is None else math.prod(shape))
             for dtype, shape in zip(dtypes, plan.shapes or (None,) * len(dtypes), strict=True)
         ),
         layout=", ".join(patterns),
@@ -173,12 +173,13 @@ def operations(function: Function) -> dict[str, int]:
 def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, ...], bool]:
     """What a CPU's kernel makes of each branch and loop, of several on one line, such as a rule's, each outcome once;
     and whether it stores its outputs past the cache, which only kernels of vectors do."""
-    uniform, trace = uniform_inputs(function, plan.layout), pipeline.Trace()
+    layout, total = plan.geometry.layout, plan.geometry.total
+    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
     converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
     is_in_vectors = fits_vectors(converted, uniform)
     itemsizes = [*[array.itemsize for array in plan.operands.arrays], *[dtype.itemsize for dtype in dtypes]]
     count = len(plan.operands.arrays)
-    streamed = is_in_vectors and plan.total > 0 and goes_past_the_cache(plan.layout, plan.total, itemsizes, count)
+    streamed = is_in_vectors and total > 0 and goes_past_the_cache(layout, total, itemsizes, count)
     (_, before), _ = trace[-2:]
     outcomes = [(choice.location, str(choice)) for choice in branch_choices(before, uniform)]
     uniform_loops = {stmt.location for stmt in statements(converted.body) if isinstance(stmt, For)}

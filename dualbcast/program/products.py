@@ -23,8 +23,7 @@ from dualbcast.errors import IterationError, Location, nested_too_deeply
 from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure
 from dualbcast.ir.traversal import operations_of, remove_dead
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.runtime.arguments import DType, Signature
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import DType, Signature, beside
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]

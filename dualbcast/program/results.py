@@ -16,8 +16,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.products import TypedProduct
-from dualbcast.runtime.arguments import DType, no_derivative
-from dualbcast.runtime.cuda.memory import beside
+from dualbcast.runtime.arguments import DType, beside, no_derivative
 from dualbcast.runtime.iteration_space import Shapes
 from dualbcast.runtime.launch_plan import Plan, scalars
 
@@ -42,7 +41,7 @@ class Results:
         self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
         # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
         self.signature, self.module = operands.signature, operands.module
-        self._total, self._parts, self._sums = planned.total, spec.parts, sums
+        self._total, self._parts, self._sums = planned.geometry.total, spec.parts, sums
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
         given = planned.given if spec.limit is None else planned.given[:-1]

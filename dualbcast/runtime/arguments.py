@@ -1,12 +1,13 @@
-"""Validates the arguments of a call and settles its dtypes: of storage, of arithmetic, and of results.
-
-Every argument is looked at here first, so that nothing has run when one of them is refused.
+"""The arguments of a call: validates them, settles dtypes, and gives their form, which many calls share, and their
+addresses, which are a call's own. Nothing has run when an argument is refused.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -24,36 +25,29 @@ Kind = Literal["bool", "int", "float"]
 # An argument as promotion sees it: the dtype of an array or a NumPy scalar, or the type of a (weak) Python scalar.
 Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
-STORAGES = {
-    **{("f", size): f"float{8 * size}" for size in (2, 4, 8)},
-    **{("i", size): f"int{8 * size}" for size in (1, 2, 4, 8)},
-    **{("u", size): f"uint{8 * size}" for size in (1, 2, 4, 8)},
-    ("b", 1): "bool",
-}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+# The dtypes of NumPy's own that are supported. A dtype has the same name in either byte order.
+_STORAGES = ("bool", "float16", "float32", "float64", *_INTEGERS)
 WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
 is_writeable = attrgetter("flags.writeable")
+# The types whose objects are numbers of one dtype, each with the form of its numbers. That is no bare type, since a
+# dtype is equal to the type of its numbers.
+_NUMBERS = {kind: (kind,) for kind in (*WEAK, *[np.dtype(name).type for name in _STORAGES])}
+
+# Where a NumPy array has the address of its data: by NumPy's stable C ABI it comes first after the object's header.
+HEADER = object.__basicsize__
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The properties of a call that follow from the dtypes of its arguments, made once for each combination.
 
-    Attributes
-    ----------
-    tokens
-        For each argument the dtype of an array or a NumPy scalar, or the type of a Python number.
-    kinds
-        For each argument the kind of a scalar function's parameter. uint64 is "float", as in NumPy, where it meets
-        int64 in float64.
-    storages
-        For each argument the name of the dtype that it is stored as.
-    result_dtype
-        The dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars; float64 if none is float.
-    compute
-        The dtype of the arithmetic: "float64" if `result_dtype` is, else "float32".
-    native
-        Whether all arrays are in native byte order.
+    `tokens`, `kinds` and `storages` have an entry for each argument. A kind is that of a scalar function's parameter:
+    uint64 is "float", as in NumPy, where it meets int64 in float64. A storage is the name of the dtype of the elements
+    in memory. `result_dtype` is the dtype of float outputs: NumPy's promotion of the arrays and NumPy scalars, float64
+    if none is float. `compute` is that of the arithmetic, "float64" if `result_dtype` is, else "float32". `native` says
+    whether all arrays are in native byte order.
     """
 
     tokens: tuple[Token, ...]
@@ -68,20 +62,11 @@ class Signature:
 
 
 class Operands(NamedTuple):
-    """The validated arguments of a call.
+    """The validated arguments of a call, their `names` for error messages, and their `module`, "numpy" or "cupy".
 
-    Attributes
-    ----------
-    arrays
-        One for each argument, all of one kind. An argument that is an array is itself here, unless it is misaligned or
-        not in native byte order: then it is a copy. A scalar is a 0-d array, of NumPy's also beside CuPy's arrays: a
-        kernel on a GPU is given the number itself.
-    names
-        The parameters, for error messages.
-    module
-        "numpy" or "cupy".
-    numbers
-        Which arguments are scalars.
+    `arrays` has one for each argument, all of one kind. An argument that is an array is itself there, unless it is
+    misaligned or not in native byte order: then it is a copy. Scalars, at the positions `numbers`, are 0-d arrays, of
+    NumPy's also beside CuPy's arrays: a kernel on a GPU is given the number itself.
     """
 
     # A NamedTuple and not a frozen dataclass: making one costs a third, and one is made at every call.
@@ -91,34 +76,11 @@ class Operands(NamedTuple):
     module: str
     numbers: tuple[int, ...] = ()
 
-    # --- the signature's fields of these names ---
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return self.signature.kinds
-
-    @property
-    def storages(self) -> tuple[str, ...]:
-        return self.signature.storages
-
-    @property
-    def result_dtype(self) -> DType:
-        return self.signature.result_dtype
-
-    @property
-    def compute(self) -> str:
-        return self.signature.compute
-
 
 def array_kind(value: object) -> Kind | None:
     """The kind of an array's elements; None for an object that is no array of NumPy's or CuPy's.
 
     An array of a dtype that is not supported counts as "float": `sign` refuses it later, by its name.
-
-    Examples
-    --------
-    >>> array_kind(np.arange(3)), array_kind(np.array(1j)), array_kind(np.float64(1)), array_kind([1.0])
-    ('int', 'float', None, None)
     """
     if type(value) is not ndarray and not (is_array(value, "numpy") or is_array(value, "cupy") or is_variable(value)):
         return None
@@ -138,24 +100,12 @@ def sign(arguments: Sequence[object], names: tuple[str, ...]) -> Signature:
 def classify(arguments: Sequence[object], names: tuple[str, ...], signature: Signature | None = None) -> Operands:
     """Validate the arguments of a call and settle its dtypes; `signature` is what `sign` gives for them.
 
-    They are NumPy arrays (also 0-d, read-only, `numpy.memmap`), CuPy arrays, NumPy scalars, Python floats, ints and
-    bools. The dtypes are float16, bfloat16, float32, float64, bool, and the signed and unsigned integers to 64 bits.
     Promotion is `numpy.result_type`, with Python scalars weak: they never widen the result. Where no argument is a
     float array or a NumPy float, the result is float64 for every integer width and for bool.
 
-    An `ArgumentError` says that an argument is something else, that NumPy and CuPy arrays are mixed, that CuPy arrays
-    are not on the current device, or that a Python int does not fit int64; a `DTypeError`, that a dtype is not one of
-    the above, or that NumPy has no common dtype for them (bfloat16 with float16, say).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x, n = np.ones(3, np.float16), np.arange(3, dtype=np.int8)
-    >>> call = classify((x, n, 0.5), ("x", "n", "scale"))
-    >>> call.kinds, call.storages
-    (('float', 'int', 'float'), ('float16', 'int8', 'float32'))
-    >>> call.result_dtype, call.compute
-    (dtype('float16'), 'float32')
+    An `ArgumentError` says that an argument is neither an array nor a number, that NumPy and CuPy arrays are mixed,
+    that CuPy arrays are not on the current device, or that a Python int does not fit int64; a `DTypeError`, that a
+    dtype is not supported, or that NumPy has no common dtype for them (bfloat16 with float16, say).
     """
     if signature is None:
         signature = sign(arguments, names)
@@ -185,17 +135,9 @@ def is_array(value: object, module: str) -> bool:
 
 @lru_cache(maxsize=256)
 def storage_name(dtype: DType) -> str:
-    """The name of a supported dtype in either byte order, and "" for any other.
-
-    Examples
-    --------
-    >>> storage_name(np.dtype(">f4")), storage_name(np.dtype("complex64"))
-    ('float32', '')
-    """
+    """The name of a supported dtype in either byte order, and "" for any other."""
     # ml_dtypes need not be imported to know its bfloat16 by name.
-    if dtype.name == "bfloat16":
-        return "bfloat16"
-    return STORAGES.get((dtype.kind, dtype.itemsize), "")
+    return dtype.name if dtype.name in (*_STORAGES, "bfloat16") else ""
 
 
 @lru_cache(maxsize=1024)
@@ -254,13 +196,7 @@ def _token(value: object, name: str) -> Token:
 
 
 def no_derivative(name: str, token: Token) -> str:
-    """Says why there is no derivative in an argument that is no float, and which expression to write instead.
-
-    Examples
-    --------
-    >>> no_derivative("n", np.dtype("int8"))
-    "n is of dtype int8, which carries no derivative; pass n.astype('float64')"
-    """
+    """Says why there is no derivative in an argument that is no float, and which expression to write instead."""
     written = "it" if " " in name else name
     if isinstance(token, type):
         return f"{name} is {a_or_an(token.__name__)}, which carries no derivative; pass float({written})"
@@ -330,3 +266,80 @@ def _weak_array(value: Any, token: type, signature: Signature, name: str) -> Arr
         return np.array(value, np.bool_ if token is bool else np.int64)
     except OverflowError:
         raise ArgumentError(f"{name} is {value}, which int64 cannot hold. Pass float({name}).") from None
+
+
+# ---- forms and addresses ---------------------------------------------------------------------------------------------
+
+
+def forms_of(values: tuple[Any, ...]) -> Hashable:
+    """A key of the form of a call: an array's shape, strides and dtype, a number's type.
+
+    Arguments with the same forms have the same signature and broadcast to the same shape. Where they `are_plain`, calls
+    differ only in the arrays' contents and addresses.
+    """
+    # A flat tuple takes the least time to make, to hash and to compare. It is unambiguous: a NumPy array is as many
+    # integers as it has lengths and strides, and then a dtype; anything else is a tuple.
+    key: list[Any] = []
+    for x in values:
+        if type(x) is ndarray:
+            key += x.shape
+            key += x.strides
+            key.append(x.dtype)
+        else:
+            key.append(_other_form(x))
+    return tuple(key)
+
+
+def _other_form(value: Any) -> tuple[Any, ...]:
+    kind = type(value)
+    number = _NUMBERS.get(kind)
+    if number is not None:
+        return number
+    variable = getattr(value, "__form__", None)
+    if variable is not None:  # a Variable of the graph
+        return kind, variable
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and kind is cupy.ndarray:
+        return kind, value.shape, value.strides, value.dtype
+    dtype = getattr(value, "dtype", None)
+    lengths = [getattr(value, name, None) for name in ("shape", "strides")]
+    known = dtype if isinstance(dtype, np.dtype) else None
+    return kind, known, *[each if type(each) is tuple else None for each in lengths]
+
+
+def are_plain(values: Sequence[object]) -> bool:
+    """Whether all are NumPy arrays or numbers, of no other class."""
+    return all(type(value) is ndarray or type(value) in _NUMBERS for value in values)
+
+
+# `array.ctypes.data` and `__array_interface__` build objects and take 0.75 µs an array; a call has ten arrays.
+_read_pointer = ctypes.c_size_t.from_address
+
+
+def host_addresses(arrays: Sequence[Array]) -> tuple[int, ...]:
+    """The addresses of the data of NumPy's arrays."""
+    return tuple([_read_pointer(id(array) + HEADER).value for array in arrays])
+
+
+def device_addresses(arrays: Sequence[Array]) -> tuple[int, ...]:
+    """The addresses of CuPy arrays; 0 for numbers, which are on the host."""
+    return tuple([0 if type(array) is ndarray else array.data.ptr for array in arrays])
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def beside(values: Sequence[object]) -> AbstractContextManager[Any]:
+    """A context in which the current device is the one that has the arrays among `values`; none needed for NumPy's. An
+    `ArgumentError` says that two devices have arrays of the call."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return nullcontext()
+    devices = {value.data.device_id for value in values if isinstance(value, cupy.ndarray)}
+    if len(devices) > 1:
+        listed = " and ".join(map(str, sorted(devices)))
+        raise ArgumentError(f"The arrays of one call are on GPUs {listed}; copy them to one of these.")
+    if not devices or devices == {cupy.cuda.runtime.getDevice()}:
+        return nullcontext()
+    context: AbstractContextManager[Any] = cupy.cuda.Device(*devices)
+    return context

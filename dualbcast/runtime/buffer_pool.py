@@ -12,8 +12,7 @@ import math
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -62,6 +61,12 @@ class _Block:
         self._memory, self.returned = memory, 0
 
 
+class Lease:
+    """The `base` of an array with memory of a pool, which gives its block back when it is collected."""
+
+    __slots__ = ()
+
+
 class _Shelf:
     """The blocks of which each has memory for an array of so many bytes.
 
@@ -72,10 +77,20 @@ class _Shelf:
     __slots__ = ("blocks", "lease", "size", "waiting")
 
     def __init__(self, pool: Pool, size: int) -> None:
-        self.size = size
-        self.waiting: deque[_Block] = deque()
-        self.blocks: WeakSet[_Block] = WeakSet()
-        self.lease: Callable[[int], Any] = _lease_type(pool, self).from_address
+        self.size, self.blocks = size, WeakSet[_Block]()
+        waiting = self.waiting = deque[_Block]()
+
+        def give_back(lease: Any) -> None:
+            block = getattr(lease, "block", None)  # An interrupt may come before it is assigned.
+            if block is not None:
+                block.returned = next(pool.clock)
+                waiting.append(block)
+                if pool.is_beyond:
+                    pool.trim()
+
+        # NumPy keeps it for as long as the array or a view lives: a view's base is the array, or the array's base.
+        names = {"__doc__": "Memory of the pool.", "__slots__": ("block",), "__del__": give_back}
+        self.lease = type("PooledMemory", (ctypes.c_char * size, Lease), names).from_address  # type: ignore[attr-defined]
 
 
 class Pool:
@@ -84,16 +99,6 @@ class Pool:
     An array's block comes back when the array is collected, in whatever thread and at whatever moment that is, in the
     middle of a method of the pool too. So there are no locks here: each step is one operation of a deque, which hands
     a block to one taker only, and everything else (what is counted, what is dropped first) may be off for a moment.
-
-    Examples
-    --------
-    >>> pool = Pool(limit=1 << 30)
-    >>> y = pool.empty((512, 512), np.dtype(np.float64))
-    >>> pool.used, pool.kept
-    (2097152, 0)
-    >>> del y
-    >>> pool.used, pool.kept
-    (0, 2097152)
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -110,7 +115,9 @@ class Pool:
         """The most bytes that are kept without being in use; with 0, every array has memory of its own."""
         if self._limit is None:
             chosen = os.environ.get(_LIMIT, "").strip()
-            self._limit = _parse_limit(chosen) if chosen else total_memory() // _LIMIT_DIVISOR
+            if chosen and not chosen.isdecimal():
+                raise BackendError(f"{_LIMIT} must be a number of bytes, not {chosen!r}")
+            self._limit = int(chosen) if chosen else total_memory() // _LIMIT_DIVISOR
         return self._limit
 
     @limit.setter
@@ -148,17 +155,15 @@ class Pool:
         for dtype in dtypes:
             if dtype is not former:
                 shelf, former = self._shelf(math.prod(shape) * dtype.itemsize), dtype
-            if shelf is None:
+            block: _Block | None = None
+            if shelf is not None:
+                try:
+                    block = shelf.waiting.pop()
+                except IndexError:  # there is none
+                    block = self._new(shelf)
+            if shelf is None or block is None:
                 arrays.append(np.empty(shape, dtype))
                 continue
-            block: _Block | None
-            try:
-                block = shelf.waiting.pop()
-            except IndexError:  # there is none
-                block = self._new(shelf)
-                if block is None:
-                    arrays.append(np.empty(shape, dtype))
-                    continue
             lease = shelf.lease(block.address + next(places))
             lease.block = block
             arrays.append(ndarray(shape, dtype, lease))
@@ -180,10 +185,10 @@ class Pool:
     def trim(self) -> None:
         """Drop those that came back first until no more are kept than may be."""
         while self.kept > self.limit:
-            oldest = min(self._firsts(), default=None)
-            if oldest is not None:
+            firsts = [(block.returned, size) for size, shelf in self._shelves.items() for block in [*shelf.waiting][:1]]
+            if firsts:
                 with contextlib.suppress(IndexError):
-                    self._shelves[oldest[1]].waiting.popleft()
+                    self._shelves[min(firsts)[1]].waiting.popleft()
 
     def _shelf(self, nbytes: int) -> _Shelf | None:
         """Where blocks for an array of so many bytes are; None where it should have memory of its own."""
@@ -213,53 +218,13 @@ class Pool:
     def _note_excess(self) -> None:
         self.is_beyond = sum([size * len(shelf.blocks) for size, shelf in self._shelves.items()]) > self.limit
 
-    def _firsts(self) -> Iterator[tuple[int, int]]:
-        """When the first block of each shelf came back, and its size."""
-        for size, shelf in self._shelves.items():
-            with contextlib.suppress(IndexError):
-                yield shelf.waiting[0].returned, size
-
-
-class Lease:
-    """The `base` of an array with memory of a pool."""
-
-    __slots__ = ()
-
-
-def _lease_type(pool: Pool, shelf: _Shelf) -> Any:
-    """The class of the `base` of a shelf's arrays, which gives its block back when it is collected.
-
-    NumPy keeps the base for as long as the array or a view lives; a view's base is the array, or the array's base.
-    """
-    waiting, clock = shelf.waiting, pool.clock
-
-    def __del__(self: Any) -> None:  # noqa: N807
-        try:
-            block = self.block
-        except AttributeError:  # an interrupt came before it was assigned
-            return
-        block.returned = next(clock)
-        waiting.append(block)
-        if pool.is_beyond:
-            pool.trim()
-
-    names = {"__doc__": "Memory of the pool.", "__slots__": ("block",), "__del__": __del__}
-    return type("PooledMemory", (ctypes.c_char * shelf.size, Lease), names)
-
 
 def size_class(nbytes: int) -> int:
-    """The bytes of the block that an array has: there are eight sizes to each power of two, at least a page apart.
-
-    Examples
-    --------
-    >>> size_class(1 << 20), size_class((1 << 20) + 1)
-    (1048576, 1179648)
-    """
+    """The bytes of the block that an array has: there are eight sizes to each power of two, at least a page apart."""
     step = max(_PAGE, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
 
 
-@cache
 def total_memory() -> int:
     """The bytes of memory that this process may use: the machine's, or less in a container."""
     size = 1 << 34
@@ -269,12 +234,6 @@ def total_memory() -> int:
         with contextlib.suppress(OSError, ValueError), open(path) as file:  # no such file, or "max"
             size = min(size, int(file.read()))
     return size
-
-
-def _parse_limit(text: str) -> int:
-    if not text.isdecimal():
-        raise BackendError(f"{_LIMIT} must be a number of bytes, not {text!r}")
-    return int(text)
 
 
 POOL = Pool()

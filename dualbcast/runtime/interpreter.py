@@ -19,22 +19,15 @@ if TYPE_CHECKING:
     from dualbcast.runtime.reduction_blocks import Split
 
 _NUMPY = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "atanh": np.arctanh,
-    "fabs": np.fabs,
-    "pow": np.power,
     **{
         name: getattr(np, name)
         for name in (
-            *("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "log"),
-            *("log10", "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+            *("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot"),
+            *("log", "log10", "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
         )
     },
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")},
+    "pow": np.power,
 }
 
 
@@ -56,12 +49,7 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
-_MATH: dict[str, Callable[[float], float]] = {
-    "erf": math.erf,
-    "erfc": math.erfc,
-    "lgamma": _lgamma,
-    "tgamma": _tgamma,
-}
+_MATH: dict[str, Callable[[float], float]] = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
 
 
 def _namespace(dtype: str) -> dict[str, Any]:
@@ -102,8 +90,8 @@ class _Pointer:
     """Memory around an array's first element, addressed in elements as a C pointer would be."""
 
     def __init__(self, array: np.ndarray[Any, Any], offset: int = 0) -> None:
-        low = sum(min(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
-        high = sum(max(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
+        reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
+        low, high = sum(min(0, step) for step in reach), sum(max(0, step) for step in reach)
         forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
         lowest = array[(*forward, ...)]
         self._origin = offset - low // array.itemsize
@@ -119,14 +107,7 @@ class _Pointer:
 
 
 class PythonKernel:
-    """A product's text, executed.
-
-    Parameters
-    ----------
-    source : KernelSource
-    keep : bool
-        Whether its text is put into a file, so that tracebacks, debuggers and profilers show it.
-    """
+    """A product's text, executed; `keep` puts it into a file, so that tracebacks, debuggers and profilers show it."""
 
     def __init__(self, source: KernelSource, keep: bool = True) -> None:
         self.source = source
@@ -139,19 +120,11 @@ class PythonKernel:
             raise kernel_fault(source.element, "Python", filename, error) from None
         self._entry: Callable[..., None] = namespace[source.entry]
 
-    def __call__(self, start: int, stop: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Run the elements from `start` to `stop`."""
-        with np.errstate(all="ignore"):
-            self._entry(start, stop, *ints, *map(_Pointer, arrays))
-
     def launch(
         self, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]], split: Split | None = None
     ) -> None:
         """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
-        if split is None:
-            if total:
-                self(0, total, ints, arrays)
-            return
+        parts = [((0, total, *ints), (0,) * len(arrays))] if split is None else split.blocks
         with np.errstate(all="ignore"):
-            for block in split.blocks:
-                self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
+            for numbers, offsets in parts if total else ():
+                self._entry(*numbers, *map(_Pointer, arrays, offsets))

@@ -1,26 +1,26 @@
-"""Works out from shapes and strides alone how a kernel walks arrays: axis order, coalesced sizes, layout and strides.
+"""Works out from shapes and strides alone how a kernel walks arrays: axis order, coalesced dimensions, layout, strides;
+on a CPU also which inputs are packed and which rows are joined.
 
 Memory itself is never looked at, so every result is remembered, and a repeated call costs a look-up.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dualbcast.codegen.loops.packing import SHORT
 from dualbcast.errors import ShapeError
-from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.arguments import Array, DType
-from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
-from dualbcast.runtime.coalescing import Dimensions, Form, coalesced, dimensions_of, fresh_strides, long_rows
+from dualbcast.kernel_spec import TILE, Layout
+from dualbcast.runtime.arguments import DType
 from dualbcast.runtime.cpu.pieces import Packing
-from dualbcast.runtime.cuda.grid import foremost
-from dualbcast.runtime.cuda.memory import reserve, shared_block
-from dualbcast.runtime.reduction_blocks import WORK, Split, split_by_panels, split_for_gpu, split_for_threads, sums_of
+from dualbcast.runtime.cuda.grid import foremost, moved, partial_sums
+from dualbcast.runtime.reduction_blocks import WORK, Split, copied, split_for_threads, sums_of
 
 form_of = attrgetter("shape", "strides", "dtype")
 # For each output the shape of its sums, None where it is not summed; None where none is.
@@ -28,26 +28,31 @@ Shapes: TypeAlias = "tuple[tuple[int, ...] | None, ...] | None"
 # What runs a kernel.
 Target = Literal["cpu", "cuda", "python"]
 
+# How an array lies in memory: its shape, its strides in bytes, its dtype.
+Form: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], DType]"
+# Strides in elements along axes or dimensions.
+_Row: TypeAlias = "tuple[int, ...]"
+
+# Short rows are joined if there are `_MANY_ELEMENTS`, and a row has at most `_SHORT_ROW` of them, but not a multiple of
+# `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
+# docs/decisions/043-limits-of-short-rows.md.
+_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS = 24, 16, 4096
+# The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
+_LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
+# Two axes change places if rows are short beside columns. The fewest elements of such a column; the most elements of a
+# plane of short rows; and the fewest elements of a row that stays a row beside short columns if no sum is over columns.
+_LONG_COLUMN, _LARGEST_PLANE, _TINY_ROW = 16, 1 << 15, 8
 _INT32_MAX = 2**31 - 1
 
 
 class Geometry(NamedTuple):
     """What follows from the shapes and strides of a call's arguments alone.
 
-    Attributes
-    ----------
-    shape, total
-        The shape of the result, and its number of elements.
-    order
-        The axes of the result from the outermost in memory to the innermost; None where that is C order.
-    layout
-        What a kernel is specialised on.
-    sizes, strides, ints
-        Of the coalesced dimensions, outermost first; strides in elements, class by class, one for each `s`. And both.
-    split
-        How the space is split where outputs are summed.
-    packing
-        The inputs that a CPU kernel has as contiguous ones: it is given them piece by piece, or, where it sums, copies.
+    `shape` and `total` are those of the result. `order` has its axes from the outermost in memory to the innermost,
+    None where that is C order. `sizes` and `strides` are those of the coalesced dimensions, outermost first; strides
+    are in elements, class by class, one for each `s` of the layout; `ints` are both. `split` says how the space is
+    split where outputs are summed. `packing` has the inputs that a CPU kernel has as contiguous ones: it is given them
+    piece by piece, or, where it sums, copies.
     """
 
     shape: tuple[int, ...]
@@ -59,27 +64,6 @@ class Geometry(NamedTuple):
     ints: tuple[int, ...]
     split: Split | None = None
     packing: Packing | None = None
-
-    def is_large(self, count: int) -> bool:
-        """Whether so many new arrays of NumPy's have memory of the pool."""
-        most = 8 * self.total  # bytes an element
-        return most >= MIN_ARRAY_BYTES and most * count >= MIN_CALL_BYTES
-
-    def allocate_all(self, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
-        """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
-
-        NumPy's each have memory of their own, so that one that is kept keeps no others. On a GPU they are one block,
-        because allocating takes longer than the launch.
-        """
-        lengths, axes = self.memory
-        arrays: Sequence[Array]
-        if xp is not np and self.total:
-            arrays = tuple(reserve(shared_block(lengths, tuple(dtypes))))
-        elif xp is np and self.is_large(len(dtypes)):
-            arrays = POOL.empties(lengths, dtypes)
-        else:
-            arrays = [xp.empty(lengths, dtype) for dtype in dtypes]
-        return tuple(arrays if axes is None else [array.transpose(axes) for array in arrays])
 
     @property
     def memory(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
@@ -102,22 +86,13 @@ def lay_out(
     """Broadcast, order the axes by memory, and coalesce them, for a kernel of a target.
 
     `inputs` and `outs` say how each array lies in memory, the strides being whole numbers of elements; an output that
-    is None is to be allocated with `Geometry.allocate_all`. `shapes` are those of sums. Where these are not for a CUDA
+    is None is to be allocated. `shapes` are those of sums. Where these are not for a CUDA
     kernel, a block has at least so many elements. It raises a `ShapeError`, with the parameters' names, if the shapes
     do not broadcast together. The same arguments give the same object.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> geometry = lay_out((form_of(np.ones((2, 3, 4))), form_of(np.ones(4))), (None,), ("x", "y"))
-    >>> geometry.layout.classes, geometry.sizes, geometry.strides
-    (('s1', '01'), (6, 4), (4,))
     """
     shape = result_shape(inputs, names)
     given = [form for form in outs if form is not None]
-    total, rank = 1, len(shape)
-    for length in shape:
-        total *= length
+    total, rank = math.prod(shape), len(shape)
     if total <= 1:
         # Nothing to walk. A function tried on single numbers then needs no other kernel than one for contiguous arrays.
         layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outs)))
@@ -128,18 +103,19 @@ def lay_out(
     others = iter(steps[len(inputs) :])
     spans = (None,) * len(outs) if shapes is None else shapes
     if target == "cpu":
-        order = long_rows(shape, order, rows, spans)
+        order = _long_rows(shape, order, rows, spans)
     rows += [
-        fresh_strides(shape, order, span) if form is None else next(others)
+        _fresh_strides(shape, order, span) if form is None else next(others)
         for form, span in zip(outs, spans, strict=True)
     ]
     if target == "cpu":
-        dimensions = dimensions_of(shape, order, rows, inputs, shapes is not None)
+        dimensions = _dimensions_of(shape, order, rows, inputs, shapes is not None)
     else:
-        dimensions = Dimensions(*coalesced(shape, rows, order))
+        dimensions = _Dimensions(*_coalesced(shape, rows, order))
     sizes, rows, packing = dimensions.sizes, dimensions.rows, dimensions.packing
     if shapes is not None and target == "cuda" and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
-        sizes, *rows = _with_first(foremost(sizes, summed), sizes, *rows)
+        first = foremost(sizes, summed)
+        sizes, *rows = [moved(each, first) for each in (sizes, *rows)]
     wide = total > _INT32_MAX or any(
         sum(abs(step) * (size - 1) for step, size in zip(row, sizes, strict=True)) > _INT32_MAX for row in rows
     )
@@ -156,9 +132,10 @@ def lay_out(
         folds = dimensions.folds or (1,) * len(shapes)
         own = sums_of(shape, order, dimensions.unjoined or rows, shapes, folds, dimensions.length)
         if packing is not None and packing.sums:
-            split = split_by_panels(packing.count, own)
+            panels = len(packing.table())  # that have whole rows
+            split = Split((), copied(own, lambda s: 1 if s.row[0] else panels))
         elif any(own) and target == "cuda":
-            split = split_for_gpu(sizes, own)
+            split = Split((), copied(own, lambda s: partial_sums(sizes, s.row)), True)
         elif any(own):
             split = split_for_threads(sizes, strides, rows, own, least)
     in_order = order == tuple(range(rank))
@@ -167,15 +144,7 @@ def lay_out(
 
 @lru_cache(maxsize=1024)
 def result_shape(inputs: tuple[Form, ...], names: tuple[str, ...]) -> tuple[int, ...]:
-    """The shape that the inputs broadcast to, by NumPy's rules; a `ShapeError`, with the parameters' names, if they do
-    not.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> result_shape((form_of(np.ones((3, 1))), form_of(np.ones(4))), ("x", "y"))
-    (3, 4)
-    """
+    """The shape that the inputs broadcast to, by NumPy's rules; or a `ShapeError`, with the parameters' names."""
     rank = max((len(shape) for shape, _, _ in inputs), default=0)
     lengths = []
     for axis in range(-rank, 0):
@@ -196,11 +165,6 @@ def _steps(form: Form, shape: tuple[int, ...]) -> tuple[int, ...]:
     own, strides, dtype = form
     steps = [stride // dtype.itemsize if length > 1 else 0 for length, stride in zip(own, strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(steps)
-
-
-def _with_first(dimension: int, *rows: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The rows with the entry of a dimension before the others."""
-    return [(row[dimension], *row[:dimension], *row[dimension + 1 :]) for row in rows]
 
 
 def _memory_order(steps: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
@@ -232,41 +196,178 @@ def _pattern(row: tuple[int, ...]) -> str:
     return "".join(marks)
 
 
-# ---- facts about one array -------------------------------------------------------------------------------------------
+# ---- dimensions ------------------------------------------------------------------------------------------------------
 
 
-def extent(form: Form) -> tuple[int, int]:
-    """The bytes that an array spans, relative to its element 0: the first, and one past the last.
+class _Dimensions(NamedTuple):
+    """The dimensions of a kernel's iteration space, their `sizes` outermost first.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> extent(form_of(np.ones((2, 3))[:, ::-1]))
-    (-16, 32)
+    `rows` are the strides of each array, in elements; those of its contiguous stand-in if it is packed. `unjoined` are
+    the strides in dimensions in which rows are not joined, where there are sums over joined rows. For `folds` and
+    `length` see `reduction_blocks.Sum`; no folds are as many ones.
     """
-    shape, strides, dtype = form
-    if 0 in shape:
-        return 0, 0
-    offsets = [stride * (length - 1) for length, stride in zip(shape, strides, strict=True)]
-    return sum(min(offset, 0) for offset in offsets), sum(max(offset, 0) for offset in offsets) + dtype.itemsize
+
+    sizes: tuple[int, ...]
+    rows: list[_Row]
+    packing: Packing | None = None
+    unjoined: Sequence[_Row] = ()
+    folds: tuple[int, ...] = ()
+    length: int = 1
 
 
-def is_nested(form: Form) -> bool:
-    """Whether an array's dimensions nest in steps of whole elements, so that no two elements share a byte.
+def _dimensions_of(
+    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], sums: bool
+) -> _Dimensions:
+    """The dimensions of a kernel, and the inputs that are packed for it.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> is_nested(form_of(np.ones((2, 3)).T)), is_nested(form_of(np.broadcast_to(1.0, 3)))
-    (True, False)
+    `order` has the axes of the result's shape from the outermost in memory to the innermost. `rows` are the strides of
+    inputs and then of outputs along each axis, 0 where an output is summed. `sums` says whether outputs may be sums.
     """
-    shape, strides, dtype = form
-    if 0 in shape:
-        return True
-    reach = dtype.itemsize
-    for step, length in sorted((abs(stride), length) for length, stride in zip(shape, strides, strict=True)):
-        if length > 1:
-            if step < reach or step % dtype.itemsize:
-                return False
-            reach = step * length
-    return True
+    return (
+        _joined(shape, order, rows, inputs)
+        or _grouped(shape, order, rows, len(inputs))
+        or _packed(shape, order, rows, inputs, sums)
+        or _Dimensions(*_coalesced(shape, rows, order))
+    )
+
+
+def _long_rows(
+    shape: tuple[int, ...], order: tuple[int, ...], inputs: Sequence[_Row], sums: Sequence[tuple[int, ...] | None]
+) -> tuple[int, ...]:
+    """The order of the axes, in which the last two change places where rows would be short and columns are long.
+
+    That is for kernels of which every output is a sum over some axis and no input has all of them, as of pairs of
+    points. Then the inputs are so small beside the space that it does not matter how they lie in memory. `inputs` are
+    their strides along each axis, `sums` the shape of each output that is summed.
+    """
+    axes = [axis for axis in order if shape[axis] > 1]
+    if len(axes) < 2 or math.prod(shape) < _MANY_ELEMENTS:
+        return order
+    high, last = axes[-2:]
+    rows, columns = shape[high], shape[last]
+    if columns > SHORT or rows < max(_LONG_COLUMN, columns) or rows * columns > _LARGEST_PLANE:
+        return order
+    if any(all(row[axis] for axis in axes) for row in inputs):
+        return order
+    spans = [_fresh_strides(shape, order, own) for own in sums]
+    if any(own is None or all(span[axis] for axis in axes) for own, span in zip(sums, spans, strict=True)):
+        return order
+    is_over_columns = any(span[last] and not span[high] for span in spans)
+    if not is_over_columns and (columns == SHORT or (rows <= SHORT and columns >= _TINY_ROW)):
+        return order
+    return (*[axis for axis in order if axis not in (high, last)], last, high)
+
+
+def _coalesced(
+    shape: tuple[int, ...], rows: Sequence[_Row], order: tuple[int, ...]
+) -> tuple[tuple[int, ...], list[_Row]]:
+    """Sizes, and strides for each array, with axes of length 1 dropped and neighbours merged where all arrays allow."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    sizes, columns = [shape[axes[0]]], [[row[axes[0]] for row in rows]]
+    for axis in axes[1:]:
+        size, inner = shape[axis], [row[axis] for row in rows]
+        if all(outer == step * size for outer, step in zip(columns[-1], inner, strict=True)):
+            sizes[-1], columns[-1] = sizes[-1] * size, inner
+        else:
+            sizes.append(size)
+            columns.append(inner)
+    return tuple(sizes), list(zip(*columns, strict=True))
+
+
+def _fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> _Row:
+    """The strides of a fresh output, of the result's shape or for sums `own`; contiguous in the axes' order."""
+    full = shape if own is None else (1,) * (len(shape) - len(own)) + own
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        if full[axis] > 1:
+            strides[axis] = step
+            step *= shape[axis]
+    return tuple(strides)
+
+
+def _joined(
+    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...]
+) -> _Dimensions | None:
+    """Short rows joined to one row. Inputs are packed unless all their elements follow one another; the kernel hands
+    over the terms of sums, in its compute dtype."""
+    whole, count = _fresh_strides(shape, order, None), len(inputs)
+    packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
+    summed = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
+    if not 0 < len(packed) + len(summed) <= _MOST_JOINED_ARRAYS:
+        return None
+    sizes, (steps, *strides) = _coalesced(shape, [whole, *[rows[position] for position in (*packed, *summed)]], order)
+    sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
+    if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
+        return None
+    last = sizes[-1]
+    is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT_ROW and last % _WHOLE_VECTORS
+    if not is_short or math.prod(sizes) < _MANY_ELEMENTS:
+        return None
+    # What is summed over all is summed over rows here, and these sums are added up by `reduction_blocks.combine`.
+    folds = tuple([last if sums.get(at) == "all" else 1 for at in range(count, len(rows))])
+    over = tuple([(at, "rows" if way == "all" else way) for at, way in sums.items()])
+    packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), over)
+    joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
+    return _Dimensions(*_coalesced(shape, joined, order), packing, _coalesced(shape, rows, order)[1], folds)
+
+
+# The elements that a sum is over, by its strides in two dimensions.
+_OVER: dict[_Row, str] = {(1, 0): "columns", (0, 1): "rows", (0, 0): "all"}
+
+
+def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
+    """Whether all that is computed and stored is float32, or all float64; integers do not count."""
+    dtypes = {dtype for shape, _, dtype in inputs if dtype.kind not in ("b" if shape else "biu")}
+    return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
+
+
+def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> _Dimensions | None:
+    """Several short rows joined to each long row, where there are sums in more dimensions than two.
+
+    A sum over the elements of short rows becomes as many sums side by side as a long row has short ones. Inputs are
+    copied unless their short rows follow one another.
+    """
+    whole = _fresh_strides(shape, order, None)
+    if all(row == whole for row in rows[count:]):
+        return None
+    sizes, (steps, *every) = _coalesced(shape, [whole, *rows], order)
+    *outer, high, last = (1, *sizes)
+    if len(sizes) < 3 or last > SHORT or math.prod(sizes) < _MANY_ELEMENTS:
+        return None
+    if any(any(row) and (row[-1] != 1 or row[-2] not in (0, last)) for row in every[count:]):
+        return None
+    over_rows = [row[-2:] == (0, 1) for row in every[count:]]
+    # A whole number of long rows, so that there is no rest; and several, if sums are over them.
+    most = min(high - (True in over_rows), TILE // last)
+    group = max((n for n in range(1, most + 1) if high % n == 0), default=1)
+    if group * last < _LONG_ROW:
+        return None
+    packed = tuple([at for at, row in enumerate(every[:count]) if any(row[-2:]) and row[-2:] != (last, 1)])
+    folds = tuple([group if is_over else 1 for is_over in over_rows])
+    rows = [steps if at in packed else row for at, row in enumerate(every[:count])]
+    rows += [(*[n * fold for n in row[:-2]], *row[-2:]) for row, fold in zip(every[count:], folds, strict=True)]
+    rows = [(*row[:-2], row[-2] * group, row[-1]) for row in rows]
+    lengths = (*outer[1:], high // group, group * last)
+    packing = Packing.of_rows(packed, sizes, steps, tuple([every[at] for at in packed])) if packed else None
+    return _Dimensions(*_coalesced(lengths, rows, tuple(range(len(lengths)))), packing, folds=folds, length=last)
+
+
+def _packed(
+    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], copied: bool
+) -> _Dimensions | None:
+    """Inputs are packed if their elements are not next to each other in the innermost axis. Where there are sums they
+    are `copied`, and only those that span all axes."""
+    axes = [axis for axis in order if shape[axis] > 1]
+    packed = [position for position, row in enumerate(rows[: len(inputs)]) if row[axes[-1]] not in (0, 1)]
+    if copied:
+        packed = [position for position in packed if all(rows[position][axis] for axis in axes)]
+    if not packed:
+        return None
+    whole = _fresh_strides(shape, order, None)
+    sizes, columns = _coalesced(shape, [whole, *(rows[position] for position in packed)], order)
+    itemsizes = [inputs[position][2].itemsize for position in packed]
+    packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), itemsizes)
+    if packing is None:
+        return None
+    rows = [whole if at in packed else row for at, row in enumerate(rows)]
+    return _Dimensions(*_coalesced(shape, rows, order), packing)

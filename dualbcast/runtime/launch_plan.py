@@ -12,30 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
-from dualbcast.kernel_spec import Layout
-from dualbcast.runtime.arguments import Array, DType, Operands, is_array, is_writeable
-from dualbcast.runtime.call_key import device_addresses, host_addresses
-from dualbcast.runtime.coalescing import Form
-from dualbcast.runtime.iteration_space import (
-    Geometry,
-    Shapes,
-    Target,
-    extent,
-    form_of,
-    is_nested,
-    lay_out,
-    result_shape,
+from dualbcast.runtime.arguments import (
+    Array,
+    DType,
+    Operands,
+    are_plain,
+    device_addresses,
+    host_addresses,
+    is_array,
+    is_writeable,
 )
+from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
+from dualbcast.runtime.cuda.memory import reserve, shared_block
+from dualbcast.runtime.iteration_space import Form, Geometry, Shapes, Target, form_of, lay_out, result_shape
 from dualbcast.runtime.reduction_blocks import WORK, combine, least_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (NumPy's own annotation allows only 0, -1)
 
@@ -43,24 +39,12 @@ _MAX_WORK: Any = 10_000  # of NumPy's exact overlap test: under a millisecond (N
 class Plan(NamedTuple):
     """A call that is ready to be launched. It owns what the pointers point to: keep it until the kernel has run.
 
-    Attributes
-    ----------
-    pointers
-        The address of element 0 of each input and then of each target.
-    outputs
-        The caller's arrays: those of `out=` where given, 0-d arrays where the result has shape (). In the place of an
-        output that is summed, its accumulators.
-    operands
-        The inputs, kept alive.
-    targets
-        The arrays that the kernel writes: `outputs`, but others for arrays of `out=` that it cannot write to directly;
-        and then the rounding errors of sums.
-    given
-        Which outputs came through `out=`.
-    dtypes
-        Of the outputs.
-    shapes
-        For each output the shape of its sums, None where it is not summed; None where none is.
+    `pointers` are the addresses of element 0 of each input and then of each target. `outputs` are the caller's arrays:
+    those of `out=` where `given`, else new ones, which have no axes where the result has shape (). In the place of an
+    output that is summed are its accumulators. `targets` are what the kernel writes: `outputs`, but others for arrays
+    of `out=` that it cannot write to directly; and then the rounding errors of sums. `dtypes` are those of the outputs,
+    `shapes` those of sums: for each output, None where it is not summed; None where none is. `fit` is that of the
+    arrays of `out=`, if all outputs were given and are written directly.
     """
 
     geometry: Geometry
@@ -71,48 +55,7 @@ class Plan(NamedTuple):
     given: tuple[bool, ...]
     dtypes: tuple[DType, ...]
     shapes: Shapes = None
-
-    # --- the geometry's fields of these names ---
-
-    @property
-    def layout(self) -> Layout:
-        return self.geometry.layout
-
-    @property
-    def total(self) -> int:
-        return self.geometry.total
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.geometry.sizes
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self.geometry.strides
-
-    @property
-    def ints(self) -> tuple[int, ...]:
-        return self.geometry.ints
-
-    def is_repeatable(self) -> bool:
-        """Whether calls of the same forms can be made alike: all outputs or none were given, and written directly."""
-        return self.given in {(True,) * len(self.given), (False,) * len(self.given)} and (
-            self.targets is self.outputs or not any(self.given)
-        )
-
-    def fit_of_outputs(self) -> Fit | None:
-        """The fit of the arrays of `out=`, if all outputs were given."""
-        if not all(self.given):
-            return None
-        operands = self.operands
-        inputs, outs = tuple(map(form_of, operands.arrays)), tuple(map(form_of, self.outputs))
-        target: Target = "cpu" if operands.module == "numpy" else "cuda"
-        return find_fit(inputs, outs, self.dtypes, operands.names, None, target)
-
-    def shapes_to_finish(self) -> Shapes:
-        """`shapes`, but None where the kernel writes the outputs as the caller gets them."""
-        is_written = self.geometry.split is None and {None, self.geometry.shape}.issuperset(self.shapes or ())
-        return None if is_written else self.shapes
+    fit: Fit | None = None
 
     def written(self) -> tuple[Array, ...]:
         """The outputs after the kernel has succeeded: arrays of `out=` that it could not write directly are filled,
@@ -123,7 +66,7 @@ class Plan(NamedTuple):
                     output[...] = target
         if self.shapes is None:
             return self.outputs
-        return summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
+        return _summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
 
     def finish(self) -> tuple[Any, ...]:
         """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
@@ -131,12 +74,66 @@ class Plan(NamedTuple):
         return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
 
 
-def summed(
+class FastPath:
+    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made: all that
+    such calls have in common, on any device. `results` is the caller's own object."""
+
+    def __init__(self, planned: Plan, kernel: Any, results: Any, _earlier: FastPath | None) -> None:
+        geometry, shapes = planned.geometry, planned.shapes
+        self._kernel, self.results = kernel, results
+        self._geometry, self._dtypes, self._fit = geometry, planned.dtypes, planned.fit
+        self._compute = planned.operands.signature.compute
+        # None where the kernel writes the outputs as the caller gets them.
+        is_written = geometry.split is None and {None, geometry.shape}.issuperset(shapes or ())
+        self._shapes = None if is_written else shapes
+
+    @classmethod
+    def of(
+        cls, planned: Plan, values: Sequence[Any], kernel: Any, results: Any, earlier: FastPath | None = None
+    ) -> Self | None:
+        """The fast path of a call that has run; None where the forms of `values` do not say it all. `earlier` is the
+        path that did not serve the call."""
+        operands = planned.operands
+        pairs = zip(values, operands.arrays, strict=True)
+        copied = [at for at, (x, array) in enumerate(pairs) if x is not array and at not in operands.numbers]
+        is_known = operands.module != "numpy" or are_plain(values)
+        # Some outputs were given, or not written directly.
+        is_mixed = planned.fit is None and any(planned.given)
+        return None if copied or is_mixed or not is_known else cls(planned, kernel, results, earlier)
+
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
+        """Run the kernel on arguments of these forms, and on arrays to write to where the first call had such; its
+        outputs, or None where it cannot read or write the arrays in place, and nothing has run."""
+        raise NotImplementedError
+
+    def _summed(self, outputs: Sequence[Array], targets: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs, some of which are sums, from what the kernel has written."""
+        assert self._shapes is not None
+        return _summed(self._geometry, self._shapes, self._dtypes, outputs, targets)
+
+
+_T = TypeVar("_T")
+# The most entries of a table whose keys are forms of arrays: new forms may come without end.
+_MOST_ENTRIES = 1024
+
+
+class Recent(dict[Any, _T]):
+    """A dict that begins anew when it is full."""
+
+    def keep(self, key: Any, value: _T) -> _T:
+        """Remember `value`."""
+        if len(self) >= _MOST_ENTRIES:
+            self.clear()
+        self[key] = value
+        return value
+
+
+def _summed(
     geometry: Geometry,
     shapes: tuple[tuple[int, ...] | None, ...],
     dtypes: tuple[DType, ...],
-    outputs: tuple[Array, ...],
-    targets: tuple[Array, ...],
+    outputs: Sequence[Array],
+    targets: Sequence[Array],
 ) -> tuple[Array, ...]:
     """The outputs, some of which are sums, from what the kernel has written."""
     sums = (None,) * len(shapes) if geometry.split is None else geometry.split.sums
@@ -171,21 +168,12 @@ def plan(
 
     It raises a `ShapeError`, a `DTypeError` or an `ArgumentError` where the inputs do not broadcast together, or `out`
     has arrays of another number, kind, shape or dtype, a read-only one, or two that overlap.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualbcast.runtime.arguments import classify
-    >>> x, y = np.ones((2, 3, 4)), np.ones(4)
-    >>> call = plan(classify((x, y), ("x", "y")), [np.dtype(np.float64)])
-    >>> call.layout.classes, call.layout.which, call.sizes, call.strides
-    (('s1', '01'), (0, 1, 0), (6, 4), (4,))
     """
     inputs, dtypes = tuple(map(form_of, operands.arrays)), tuple(dtypes)
     xp = np if operands.module == "numpy" else sys.modules["cupy"]
     locate = host_addresses if xp is np else device_addresses
     target: Target = "python" if is_interpreted else "cpu" if xp is np else "cuda"
-    least = least_of(work)
+    least = WORK if shapes is None else least_of(work)
     slots = (None,) * len(dtypes) if out is None else _check_out(out, len(dtypes), operands.module)
     given = tuple([y is not None for y in slots])
     forms = tuple([None if y is None else form_of(y) for y in slots])
@@ -193,13 +181,13 @@ def plan(
     pointers = locate((*operands.arrays, *[y for y in slots if y is not None]))
     aside = aside_of(fit, pointers) if any(given) else fit.unfit
     if not aside and False not in given:
-        return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes)
+        return Plan(fit.geometry, pointers, slots, operands, slots, given, dtypes, None, fit)
     direct = [None if position in aside else y for position, y in enumerate(slots)]
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
         geometry = lay_out(inputs, written, operands.names, shapes, target, least)
-    outputs, targets = fresh(geometry, dtypes, operands.compute, xp, direct)
+    outputs, targets = fresh(geometry, dtypes, operands.signature.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
     if any(given):
         outputs = tuple([target if y is None else y for y, target in zip(slots, outputs, strict=True)])
@@ -212,15 +200,38 @@ def fresh(
     """An array for each output, new but for those that are `direct`; and all that the kernel writes: these and the
     rounding errors of sums."""
     if geometry.split is None and not direct:
-        outputs = geometry.allocate_all(dtypes, xp)
+        outputs = new_arrays(geometry, dtypes, xp)
         return outputs, outputs
     slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
         sums, rests = geometry.split.accumulators(compute, xp)
         slots = [s if y is None else y for y, s in zip(slots, sums, strict=True)]
-    new = iter(geometry.allocate_all([dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
+    new = iter(new_arrays(geometry, [dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
     outputs = tuple([next(new) if y is None else y for y in slots])
     return outputs, (*outputs, *rests) if rests else outputs
+
+
+def new_arrays(geometry: Geometry, dtypes: Sequence[DType], xp: Any) -> tuple[Array, ...]:
+    """Uninitialised arrays of the result's shape, contiguous in the order in which the kernel walks them.
+
+    NumPy's each have memory of their own, so that one that is kept keeps no others. On a GPU they are one block,
+    because allocating takes longer than the launch.
+    """
+    lengths, axes = geometry.memory
+    arrays: Sequence[Array]
+    if xp is not np and geometry.total:
+        arrays = tuple(reserve(shared_block(lengths, tuple(dtypes))))
+    elif xp is np and is_pooled(geometry, len(dtypes)):
+        arrays = POOL.empties(lengths, dtypes)
+    else:
+        arrays = [xp.empty(lengths, dtype) for dtype in dtypes]
+    return tuple(arrays if axes is None else [array.transpose(axes) for array in arrays])
+
+
+def is_pooled(geometry: Geometry, count: int) -> bool:
+    """Whether so many new arrays of NumPy's have memory of the pool."""
+    most = 8 * geometry.total  # bytes an element
+    return most >= MIN_ARRAY_BYTES and most * count >= MIN_CALL_BYTES
 
 
 # ---- out= ------------------------------------------------------------------------------------------------------------
@@ -248,20 +259,6 @@ def _check_out(out: Array | Sequence[Array | None], count: int, module: str) -> 
     return slots
 
 
-def _check_forms(
-    forms: Sequence[tuple[tuple[int, ...], Any, DType] | None], dtypes: Sequence[DType], shape: tuple[int, ...]
-) -> None:
-    """Check that the arrays of `out=` have exactly these dtypes, and all of them this shape. It depends on their forms
-    alone, and can be remembered."""
-    for position, (form, dtype) in enumerate(zip(forms, dtypes, strict=True)):
-        if form is not None:
-            name = _out_name(position, len(forms))
-            if form[0] != shape:
-                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {shape}.")
-            if form[2] != dtype:
-                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
-
-
 def _out_name(position: int, count: int) -> str:
     return f"out[{position}]" if count > 1 else "out"
 
@@ -273,25 +270,16 @@ def scalars(outputs: tuple[Any, ...], given: tuple[bool, ...]) -> tuple[Any, ...
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """The properties of a call that follow from the forms of its inputs and of its `out=`.
+    """The properties of a call that follow from the forms of its inputs and of its `out=`, made once for these.
 
-    A fit is made once for these forms, and so compared by identity.
-
-    Attributes
-    ----------
-    geometry
-        For a kernel that writes directly to all arrays of `out=` but those in `unfit`.
-    forms, extents
-        Of the inputs, then of the arrays of `out=`.
-    positions
-        Which output each array of `out=` is for.
-    unfit
-        Outputs whose arrays may repeat an element.
+    `geometry` is for a kernel that writes directly to all arrays of `out=` but those of the outputs `unfit`, which may
+    repeat an element. `forms` and `extents` are those of the inputs, and then of the arrays of `out=`; `positions` says
+    which output each of these is for.
     """
 
     geometry: Geometry
     forms: tuple[Form, ...]
-    extents: NDArray[np.int64]
+    extents: tuple[tuple[int, int], ...]
     positions: tuple[int, ...]
     unfit: frozenset[int]
 
@@ -311,14 +299,20 @@ def find_fit(
         out is not None and shape is not None for out, shape in zip(outs, shapes, strict=True)
     ):
         raise ArgumentError("out= cannot take an output that is summed; give None in its place.")
-    _check_forms(outs, dtypes, result_shape(inputs, names))
-    unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not is_nested(form))
+    expected = result_shape(inputs, names)
+    for position, (form, dtype) in enumerate(zip(outs, dtypes, strict=True)):
+        if form is not None:
+            name = _out_name(position, len(outs))
+            if form[0] != expected:
+                raise ShapeError(f"{name} has shape {form[0]}; it must have the shape of the result, {expected}.")
+            if form[2] != dtype:
+                raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
+    unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not _is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
     geometry = lay_out(inputs, written, names, shapes, target, least)
     forms = (*inputs, *[form for form in outs if form is not None])
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
-    extents = np.array([extent(form) for form in forms], np.int64).reshape(-1, 2)
-    return Fit(geometry, forms, extents, positions, unfit)
+    return Fit(geometry, forms, tuple(map(_extent, forms)), positions, unfit)
 
 
 @lru_cache(maxsize=1024)
@@ -328,24 +322,21 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     Kernels are compiled on the promise that no output shares memory with an input, and they run in parallel, so an
     array that overlaps an input or itself, or that is misaligned, gets its values by a copy afterwards.
     """
-    count = len(places) - len(fit.positions)
-    skewed = [places[at] % fit.forms[at][2].itemsize for at in range(count, len(places))]
-    aside = fit.unfit.union([position for position, rest in zip(fit.positions, skewed, strict=True) if rest])
-    starts, stops = (fit.extents + np.array(places, np.int64)[:, None]).T
-    # Whether the first to last bytes of an array of `out=` and of any array intersect.
-    meeting = (starts[count:, None] < stops) & (starts < stops[count:, None])
-    for at, other in np.argwhere(np.tril(meeting, count - 1)).tolist():
-        mine = count + at
-        if _overlap(fit.forms[other], places[other], fit.forms[mine], places[mine]):
-            if other >= count:
-                raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
-            aside |= {fit.positions[at]}
-    return aside
-
-
-def _overlap(a: Form, a_address: int, b: Form, b_address: int) -> bool:
-    """Whether two arrays share a byte; also true where an exact answer would take too long."""
-    return np.may_share_memory(_stand_in(a, a_address), _stand_in(b, b_address), max_work=_MAX_WORK)
+    count, aside = len(places) - len(fit.positions), {*fit.unfit}
+    spans = [(place + start, place + stop) for place, (start, stop) in zip(places, fit.extents, strict=True)]
+    for mine, position in enumerate(fit.positions, count):
+        if places[mine] % fit.forms[mine][2].itemsize:
+            aside.add(position)
+        start, stop = spans[mine]
+        meeting = [at for at, (first, end) in enumerate(spans[:mine]) if start < end and first < stop]
+        for other in meeting:
+            # It is true, too, where an exact answer would take too long.
+            theirs, ours = (_stand_in(fit.forms[at], places[at]) for at in (other, mine))
+            if np.may_share_memory(theirs, ours, max_work=_MAX_WORK):
+                if other >= count:
+                    raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
+                aside.add(position)
+    return frozenset(aside)
 
 
 def _stand_in(form: Form, address: int) -> Array:
@@ -354,3 +345,26 @@ def _stand_in(form: Form, address: int) -> Array:
     data = address, False
     interface = {"shape": shape, "strides": strides, "typestr": f"|V{dtype.itemsize}", "data": data, "version": 3}
     return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+
+def _extent(form: Form) -> tuple[int, int]:
+    """The bytes that an array spans, relative to its element 0: the first, and one past the last."""
+    shape, strides, dtype = form
+    if 0 in shape:
+        return 0, 0
+    offsets = [stride * (length - 1) for length, stride in zip(shape, strides, strict=True)]
+    return sum(min(offset, 0) for offset in offsets), sum(max(offset, 0) for offset in offsets) + dtype.itemsize
+
+
+def _is_nested(form: Form) -> bool:
+    """Whether an array's dimensions nest in steps of whole elements, so that no two elements share a byte."""
+    shape, strides, dtype = form
+    if 0 in shape:
+        return True
+    reach = dtype.itemsize
+    for step, length in sorted((abs(stride), length) for length, stride in zip(shape, strides, strict=True)):
+        if length > 1:
+            if step < reach or step % dtype.itemsize:
+                return False
+            reach = step * length
+    return True

@@ -17,7 +17,6 @@ import numpy as np
 from dualbcast.kernel_spec import TILE
 from dualbcast.runtime.arguments import Array, DType
 from dualbcast.runtime.buffer_pool import POOL
-from dualbcast.runtime.cuda.grid import partial_sums
 
 # The most blocks, and the number of blocks that is not reduced further to save memory for accumulators.
 _MOST_BLOCKS, _ENOUGH_BLOCKS = 64, 16
@@ -35,35 +34,21 @@ def least_of(work: float) -> int:
 
 
 class Block(NamedTuple):
-    """A part of the iteration space that one thread runs.
-
-    It has sizes and strides, as the kernel takes them, and the offset of each pointer argument, in elements.
-    """
+    """A part of the iteration space that one thread runs: its sizes and strides, as the kernel takes them, and the
+    offset of each pointer argument, in elements."""
 
     ints: tuple[int, ...]
     offsets: tuple[int, ...]
 
 
 class Sum(NamedTuple):
-    """An output that is a sum of more than one element.
+    """An output that is a sum of more than one element, of the `shape` that the caller gets.
 
-    Attributes
-    ----------
-    shape
-        The shape that the caller gets.
-    lengths, axes
-        The lengths of the accumulators' axes in the kernel's order, and the transposition from that to the order of
-        `shape`.
-    size
-        The number of sums.
-    row
-        The strides of the accumulators over the kernel's dimensions.
-    folds, length
-        How many accumulators of each sum lie side by side in the innermost dimension, where short rows were made long
-        ones; and the length of that dimension before.
-    copies
-        How many accumulators each sum has: one for each block or panel, or one in all if no two blocks add to the same
-        sum. On a GPU, the number of partial sums.
+    `lengths` are those of the accumulators' axes in the kernel's order, `axes` the transposition from that to the order
+    of `shape`, `size` the number of sums. `row` has the strides of the accumulators over the kernel's dimensions. Where
+    short rows were made long ones, `folds` accumulators of each sum lie side by side in the innermost dimension, whose
+    length was `length` before. Each sum has `copies` accumulators: one for each block or panel, or one in all if no two
+    blocks add to the same sum. On a GPU that is the number of partial sums.
     """
 
     shape: tuple[int, ...]
@@ -94,11 +79,9 @@ Sums: TypeAlias = "tuple[Sum | None, ...]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Blocks, and the sum of each output. There are no blocks where panels of short
-    rows are run, nor for a CUDA kernel, where each accumulator `is_written` once.
-
-    One is made for each way in which arrays lie, and so compared by identity.
-    """
+    """Blocks, and the sum of each output. There are no blocks where panels of short rows are run, nor for a CUDA
+    kernel, where each accumulator `is_written` once. One is made for each way in which arrays lie, and compared by
+    identity."""
 
     blocks: tuple[Block, ...]
     sums: Sums
@@ -141,16 +124,6 @@ def sums_of(
     return tuple(sums)
 
 
-def split_for_gpu(sizes: tuple[int, ...], sums: Sums) -> Split:
-    """The sums of a CUDA kernel."""
-    return Split((), _copied(sums, lambda s: partial_sums(sizes, s.row)), True)
-
-
-def split_by_panels(count: int, sums: Sums) -> Split:
-    """The sums of short rows, of which so many panels have whole ones."""
-    return Split((), _copied(sums, lambda s: 1 if s.row[0] else count))
-
-
 def split_for_threads(
     sizes: tuple[int, ...], strides: tuple[int, ...], rows: Sequence[tuple[int, ...]], sums: Sums, least: int
 ) -> Split:
@@ -174,7 +147,7 @@ def split_for_threads(
     cut = min(range(len(sizes)), key=cost)
     unit, many = TILE if cut == last else 1, parts[cut]
     borders = [min(sizes[cut], unit * (units[cut] * part // many)) for part in range(many + 1)]
-    sums = _copied(sums, lambda s: 1 if s.row[cut] else many)
+    sums = copied(sums, lambda s: 1 if s.row[cut] else many)
     first = len(rows) - len(sums)
     blocks = []
     for number, (start, stop) in enumerate(itertools.pairwise(borders)):
@@ -188,7 +161,8 @@ def split_for_threads(
     return Split(tuple(blocks), sums)
 
 
-def _copied(sums: Sums, copies: Callable[[Sum], int]) -> Sums:
+def copied(sums: Sums, copies: Callable[[Sum], int]) -> Sums:
+    """The sums with so many accumulators as a function says of each."""
     return tuple([None if s is None else s._replace(copies=copies(s)) for s in sums])
 
 

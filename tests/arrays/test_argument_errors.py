@@ -273,7 +273,7 @@ def test_numpy_and_cupy_arrays_do_not_mix(device_array: DeviceArray) -> None:
 def test_a_host_backend_refuses_device_arrays(device_array: DeviceArray, backend: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(
         "dualbcast.program.element.plan",
-        lambda operands, *_: SimpleNamespace(total=12, targets=(1,), operands=operands),
+        lambda operands, *_: SimpleNamespace(geometry=SimpleNamespace(total=12), targets=(1,), operands=operands),
     )
     with pytest.raises(BackendError, match=f"the {backend} backend cannot use CuPy arrays"):
         decorated(backend=backend)(device_array, device_array)

@@ -39,7 +39,7 @@ class Recorder(cpu_kernel.CpuKernel):
         integers = 2 + rank + len(POINTERS)
         self._code = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * integers)(self.note)
         self._address = ctypes.cast(self._code, ctypes.c_void_p).value
-        self.pace = policy.Pace(len(POINTERS))
+        self.pace = policy.Pace(policy.FEW // len(POINTERS))
         self.polls = False
 
     def goes_past_the_cache(self, _total):
@@ -61,7 +61,7 @@ POINTERS = (1 << 46, 5)
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    monkeypatch.setattr(policy, "_FEW", 2048)  # a launch thinks of threads from 1024 elements on
+    monkeypatch.setattr(policy, "FEW", 2048)  # a launch thinks of threads from 1024 elements on
     monkeypatch.setattr(thread_pool, "_MAX_POOLS", 100)
     monkeypatch.setattr(thread_pool, "MAX_THREADS", 100)  # as on a machine with many processors
 

@@ -12,8 +12,8 @@ import pytest
 
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.errors import ArgumentError, DualbcastError
-from dualbcast.runtime import call_key
-from dualbcast.runtime.call_key import forms_of, host_addresses
+from dualbcast.runtime import launch_plan
+from dualbcast.runtime.arguments import forms_of, host_addresses
 from dualbcast.runtime.cpu import loader
 from dualbcast.runtime.cpu.launch import CpuFastPath
 
@@ -267,7 +267,7 @@ def test_cotangents_are_looked_at_after_right_ones_too(short: list[bool]) -> Non
 
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_key, "_MOST_ENTRIES", 8)
+    monkeypatch.setattr(launch_plan, "_MOST_ENTRIES", 8)
     f = differentiable_broadcast(backend="python")(lambda x: x + 1)
     for size in range(1, 30):
         assert f(np.zeros(size)).sum() == size

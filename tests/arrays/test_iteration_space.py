@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.arguments import Operands, classify
-from dualbcast.runtime.iteration_space import extent, form_of, is_nested
-from dualbcast.runtime.launch_plan import Plan, plan
+from dualbcast.runtime.iteration_space import form_of
+from dualbcast.runtime.launch_plan import Plan, _extent, _is_nested, plan
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(name) for name in ("float16", "float32", "float64")]
@@ -34,14 +34,14 @@ def named(*arrays: object) -> Operands:
 
 def walk(call: Plan, itemsizes: Sequence[int]) -> list[tuple[int, ...]]:
     """The addresses of all pointer arguments at each point of the iteration space, read from the layout alone."""
-    layout, strides = call.layout, iter(call.strides)
+    layout, strides = call.geometry.layout, iter(call.geometry.strides)
     steps = [[int(m) if m in "01" else next(strides) for m in pattern] for pattern in layout.classes]
     assert next(strides, None) is None
-    assert call.ints == call.sizes + call.strides
-    assert layout.rank == len(call.sizes)
-    assert np.prod([int(size) for size in call.sizes]) == call.total
+    assert call.geometry.ints == call.geometry.sizes + call.geometry.strides
+    assert layout.rank == len(call.geometry.sizes)
+    assert np.prod([int(size) for size in call.geometry.sizes]) == call.geometry.total
     points = []
-    for index in itertools.product(*map(range, call.sizes)):
+    for index in itertools.product(*map(range, call.geometry.sizes)):
         offsets = [sum(i * step for i, step in zip(index, row, strict=True)) for row in steps]
         points.append(
             tuple(
@@ -159,16 +159,16 @@ def test_facts_about_one_array(data: st.DataObject) -> None:
     steps = [np.arange(length) * step for length, step in zip(array.shape, array.strides, strict=True)]
     starts = [sum(offsets) for offsets in itertools.product(*steps)]
     taken = [start + byte for start in starts for byte in range(8)]
-    assert extent(form_of(array)) == ((min(taken), max(taken) + 1) if taken else (0, 0))
+    assert _extent(form_of(array)) == ((min(taken), max(taken) + 1) if taken else (0, 0))
     # Every one of these has steps of whole elements; those that repeat none of them are slices, whose dimensions nest.
-    assert is_nested(form_of(array)) is (len(set(taken)) == len(taken))
+    assert _is_nested(form_of(array)) is (len(set(taken)) == len(taken))
 
 
 def test_steps_of_part_of_an_element_do_not_nest() -> None:
-    assert not is_nested(((2,), (12,), F8))
-    assert is_nested(((1,), (12,), F8))
+    assert not _is_nested(((2,), (12,), F8))
+    assert _is_nested(((1,), (12,), F8))
     windows = np.lib.stride_tricks.sliding_window_view(np.arange(6.0), 3)
-    assert not is_nested(form_of(windows))
+    assert not _is_nested(form_of(windows))
 
 
 def test_equal_strides_keep_c_order() -> None:
@@ -182,9 +182,9 @@ def test_equal_strides_keep_c_order() -> None:
 def test_arrays_in_one_order_coalesce_to_one_dimension(order: tuple[int, ...]) -> None:
     x = np.zeros((2, 3, 4)).transpose(order)
     call = plan(named(x, x.copy(order="K"), 1.0), [F8, F8])
-    assert call.layout.classes == ("1", "0")
-    assert call.layout.which == (0, 0, 1, 0, 0)
-    assert (call.sizes, call.strides, call.total) == ((24,), (), 24)
+    assert call.geometry.layout.classes == ("1", "0")
+    assert call.geometry.layout.which == (0, 0, 1, 0, 0)
+    assert (call.geometry.sizes, call.geometry.strides, call.geometry.total) == ((24,), (), 24)
     assert call.outputs[0].strides == x.strides
 
 
@@ -213,15 +213,18 @@ def test_layout(
     strides: tuple[int, ...],
 ) -> None:
     call = plan(named(*arrays), [F8])
-    assert (call.layout.classes, call.layout.which) == (classes, which)
-    assert (call.sizes, call.strides) == (sizes, strides)
-    assert call.layout.rank == len(sizes)
-    assert call.layout.stride_count == len(strides)
-    assert not call.layout.wide
+    assert (call.geometry.layout.classes, call.geometry.layout.which) == (classes, which)
+    assert (call.geometry.sizes, call.geometry.strides) == (sizes, strides)
+    assert call.geometry.layout.rank == len(sizes)
+    assert call.geometry.layout.stride_count == len(strides)
+    assert not call.geometry.layout.wide
 
 
 def test_layout_ignores_memory_order_where_nothing_is_to_be_walked() -> None:
-    assert plan(named(1.0, 2.0), [F8]).layout.classes == plan(named(np.zeros(7), np.zeros(7)), [F8]).layout.classes
+    assert (
+        plan(named(1.0, 2.0), [F8]).geometry.layout.classes
+        == plan(named(np.zeros(7), np.zeros(7)), [F8]).geometry.layout.classes
+    )
 
 
 # ---- more than 2**31 elements: plans without memory ------------------------------------------------------------------
@@ -230,23 +233,32 @@ def test_layout_ignores_memory_order_where_nothing_is_to_be_walked() -> None:
 def test_huge_broadcast_is_planned_in_wide_integers() -> None:
     x = np.broadcast_to(np.float32(1), (2**17, 2**17))
     call = plan(named(x), [])
-    assert (call.total, call.sizes, call.layout.classes, call.layout.wide) == (2**34, (2**34,), ("0",), True)
+    assert (call.geometry.total, call.geometry.sizes, call.geometry.layout.classes, call.geometry.layout.wide) == (
+        2**34,
+        (2**34,),
+        ("0",),
+        True,
+    )
     x, y = np.zeros((2**17, 1)), np.zeros(2**17)
     call = plan(named(x, y), [])
-    assert (call.layout.classes, call.sizes, call.strides) == (("s0", "01"), (2**17, 2**17), (1,))
-    assert call.layout.wide
+    assert (call.geometry.layout.classes, call.geometry.sizes, call.geometry.strides) == (
+        ("s0", "01"),
+        (2**17, 2**17),
+        (1,),
+    )
+    assert call.geometry.layout.wide
 
 
 @pytest.mark.parametrize(("length", "wide"), [(2**31 - 1, False), (2**31, True)])
 def test_wide_begins_where_int32_ends(length: int, wide: bool) -> None:
-    assert plan(named(np.broadcast_to(np.float32(1), length)), []).layout.wide is wide
+    assert plan(named(np.broadcast_to(np.float32(1), length)), []).geometry.layout.wide is wide
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_few_elements_far_apart_are_wide(sign: int) -> None:
     for step, expected in [(2**31 - 1, False), (2**31, True)]:
         call = plan(named(as_strided(np.zeros(1, np.float32), (2,), (sign * 4 * step,))), [])
-        wide, strides = call.layout.wide, call.strides
+        wide, strides = call.geometry.layout.wide, call.geometry.strides
         del call  # a failing assertion would print the array, whose second element is not there
         assert (wide, strides) == (expected, (sign * step,))
 
@@ -278,7 +290,7 @@ def test_only_awkward_inputs_are_copied() -> None:
         assert copy.dtype.isnative
         np.testing.assert_array_equal(copy, awkward)
         assert operands.arrays[1] is regular
-        assert operands.storages == (storage, "float64")
+        assert operands.signature.storages == (storage, "float64")
     assert copy.flags.f_contiguous  # the memory order of the last one, `swapped`
 
 
@@ -302,7 +314,7 @@ def test_a_single_array_or_a_sequence_serves_as_out() -> None:
 
 
 def test_a_call_without_arrays_has_one_element() -> None:
-    assert (plan(named(), [F8]).total, plan(named(), [F8]).layout.which) == (1, (0,))
+    assert (plan(named(), [F8]).geometry.total, plan(named(), [F8]).geometry.layout.which) == (1, (0,))
 
 
 @pytest.mark.parametrize("window", [slice(1, 7), slice(None, 6), slice(5, None, -1)])
@@ -312,7 +324,10 @@ def test_out_that_overlaps_an_input_is_written_after_the_kernel(window: slice) -
     before = memory.copy()
     expected = x.copy()
     call = plan(named(x), [F8], out)
-    assert (call.layout.classes, call.layout.which) == (("1",), (0, 0))  # that of the array written, not of `out`
+    assert (call.geometry.layout.classes, call.geometry.layout.which) == (
+        ("1",),
+        (0, 0),
+    )  # that of the array written, not of `out`
     copy_inputs(call, [8])
     np.testing.assert_array_equal(memory, before)  # a kernel that fails leaves `out=` as it was
     (result,) = call.finish()
@@ -439,9 +454,9 @@ def test_promotion_is_numpys(a: np.dtype, b: np.dtype) -> None:
         expected = F8
     for scalar in (False, True):
         operands = named(np.zeros(2, a), b.type(1) if scalar else np.zeros(2, b), 1e30, 3, True)
-        assert operands.result_dtype == expected
-        assert operands.compute == ("float64" if expected == F8 else "float32")
-        assert operands.storages == (a.name, b.name, operands.compute, "int64", "bool")
+        assert operands.signature.result_dtype == expected
+        assert operands.signature.compute == ("float64" if expected == F8 else "float32")
+        assert operands.signature.storages == (a.name, b.name, operands.signature.compute, "int64", "bool")
 
 
 @pytest.mark.parametrize(
@@ -449,9 +464,9 @@ def test_promotion_is_numpys(a: np.dtype, b: np.dtype) -> None:
     [(BF16, BF16), (F4, F4), (F8, F8), ("int8", BF16), ("uint8", BF16), ("bool", BF16)],
 )
 def test_promotion_of_bfloat16(other: Any, expected: np.dtype) -> None:
-    assert named(np.zeros(2, BF16), np.zeros(2, other), 2.5).result_dtype == expected
-    assert named(np.zeros(2, BF16), 2.5, 3).compute == "float32"
-    assert named(ml_dtypes.bfloat16(2), 2.5).storages == ("bfloat16", "float32")
+    assert named(np.zeros(2, BF16), np.zeros(2, other), 2.5).signature.result_dtype == expected
+    assert named(np.zeros(2, BF16), 2.5, 3).signature.compute == "float32"
+    assert named(ml_dtypes.bfloat16(2), 2.5).signature.storages == ("bfloat16", "float32")
 
 
 @pytest.mark.parametrize("other", ["float16", "int16", "int32", "int64", "uint16", "uint64"])
@@ -463,21 +478,24 @@ def test_no_common_dtype(other: str) -> None:
 @pytest.mark.parametrize("dtype", [*INTEGERS, np.dtype(bool)])
 def test_integers_alone_are_computed_in_float64(dtype: np.dtype) -> None:
     operands = named(np.zeros(3, dtype))
-    assert (operands.result_dtype, operands.compute) == (F8, "float64")
+    assert (operands.signature.result_dtype, operands.signature.compute) == (F8, "float64")
     kind = {"bool": "bool", "uint64": "float"}.get(dtype.name, "int")
-    assert (operands.kinds, operands.storages) == ((kind,), (dtype.name,))
+    assert (operands.signature.kinds, operands.signature.storages) == ((kind,), (dtype.name,))
 
 
 def test_python_scalars() -> None:
     operands = named(0.1, 2, True)
-    assert (operands.kinds, operands.storages) == (("float", "int", "bool"), ("float64", "int64", "bool"))
+    assert (operands.signature.kinds, operands.signature.storages) == (
+        ("float", "int", "bool"),
+        ("float64", "int64", "bool"),
+    )
     assert [x.shape for x in operands.arrays] == [()] * 3
     assert [x[()] for x in operands.arrays] == [0.1, 2, True]
     operands = named(np.zeros(2, np.float16), 0.1, -(2**63))
     assert operands.arrays[1] == np.float32(0.1)
     assert operands.arrays[2] == -(2**63)
     # np.float64 is a subclass of float, and yet not weak.
-    assert named(np.zeros(2, np.float32), np.float64(1)).result_dtype == F8
+    assert named(np.zeros(2, np.float32), np.float64(1)).signature.result_dtype == F8
 
 
 @pytest.mark.parametrize(
@@ -485,7 +503,7 @@ def test_python_scalars() -> None:
 )
 def test_aliases_of_integers(dtype: np.dtype) -> None:
     operands = named(np.arange(3, dtype=dtype))
-    assert operands.storages == (f"int{8 * dtype.itemsize}",)
+    assert operands.signature.storages == (f"int{8 * dtype.itemsize}",)
     assert operands.arrays[0].tolist() == [0, 1, 2]
 
 
@@ -566,7 +584,7 @@ def test_device_arrays_are_walked_like_host_arrays() -> None:
     for out in (None, (DeviceArray(np.zeros((4, 6), np.float32)[:, ::2]), None, None, None)):
         operands = named(DeviceArray(x), DeviceArray(y), 2.5, np.float32(3))
         assert operands.module == "cupy"
-        assert operands.storages == ("float32",) * 4
+        assert operands.signature.storages == ("float32",) * 4
         call = plan(operands, [F4] * 4, out)
         assert all(type(array) is DeviceArray for array in (*operands.arrays[:2], *call.outputs))
         # Numbers are for the kernel's arguments, and take no memory of the device.
@@ -616,7 +634,7 @@ def test_mixed_kinds_and_devices_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"out is .*DeviceArray.*NumPy array"):
         plan(named(np.zeros(3)), [F8], device)
     assert named(np.zeros(3), 1.0).module == "numpy"
-    assert named(device, 1.0, np.float32(2)).result_dtype == F8
+    assert named(device, 1.0, np.float32(2)).signature.result_dtype == F8
 
 
 @pytest.mark.gpu

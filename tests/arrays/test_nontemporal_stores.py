@@ -18,7 +18,7 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
 from dualbcast.codegen.loops.builder import text_of
 from dualbcast.codegen.loops.calls import write_call
-from dualbcast.codegen.loops.tile_packing import write_gather
+from dualbcast.codegen.loops.packing import write_gather
 from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.cpu import policy, thread_pool
@@ -64,7 +64,7 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(cpu_kernel.CpuKernel, "_past_the_cache", record_address)
     monkeypatch.setattr(ArrayCall, "ranges", record_call)
     monkeypatch.setattr(policy, "room", lambda: -1)
-    monkeypatch.setattr(policy, "_FEW", 1)
+    monkeypatch.setattr(policy, "FEW", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
     monkeypatch.setattr(policy, "THREAD_NS", 0)
     return found

@@ -59,21 +59,32 @@ def unary(*names: str) -> Function:
 def source(function: Function, call: Plan, dtypes: list[Any], backend: str) -> KernelSource:
     operands = call.operands
     return kernel_source(
-        function, call.layout, operands.compute, operands.storages, [storage_name(dtype) for dtype in dtypes], backend
+        function,
+        call.geometry.layout,
+        operands.signature.compute,
+        operands.signature.storages,
+        [storage_name(dtype) for dtype in dtypes],
+        backend,
     )
 
 
 def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, threads: int = 1) -> tuple[Any, ...]:
-    if call.total:
+    if call.geometry.total:
         text = source(function, call, dtypes, backend)
         if backend == "cpu":
             kernel = cpu_kernel.compile_kernel(text, False)
             cpu_launch.launch(
-                kernel, call.total, call.ints, call.pointers, threads, call.geometry.packing, call.geometry.split
+                kernel,
+                call.geometry.total,
+                call.geometry.ints,
+                call.pointers,
+                threads,
+                call.geometry.packing,
+                call.geometry.split,
             )
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            interpreter.PythonKernel(text).launch(call.total, call.ints, arrays, call.geometry.split)
+            interpreter.PythonKernel(text).launch(call.geometry.total, call.geometry.ints, arrays, call.geometry.split)
     return call.finish()
 
 
@@ -128,7 +139,7 @@ def count_of_parts(call: Plan) -> int:
     if geometry.split.blocks:
         return len(geometry.split.blocks)
     assert geometry.packing is not None
-    return geometry.packing.count
+    return len(geometry.packing.table())
 
 
 @BACKENDS
@@ -337,7 +348,7 @@ def test_hundred_million_terms():
 def test_sums_of_what_no_input_has_in_full(first, second, dtype, backend):
     x, y = integers(first, dtype), integers(second, dtype, 1)
     shape = np.broadcast_shapes(first, second)
-    assert plan(named(x, y), [dtype], None, ((*shape[:-1], 1),)).sizes[-1] == shape[-2]
+    assert plan(named(x, y), [dtype], None, ((*shape[:-1], 1),)).geometry.sizes[-1] == shape[-2]
     wanted = [own for own in patterns(shape) if math.prod(own) < math.prod(shape)]
     product = x.astype(np.int64) * y.astype(np.int64)
     found = sums(shifted_products(len(wanted)), (x, y), tuple(wanted), backend)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.runtime import coalescing, iteration_space, launch_plan
+from dualbcast.runtime import iteration_space, launch_plan
 from dualbcast.runtime.cpu import policy
 from dualbcast.runtime.iteration_space import form_of, lay_out
 
@@ -40,7 +40,7 @@ def forget() -> None:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few elements there are."""
-    monkeypatch.setattr(coalescing, "_MANY_ELEMENTS", 1)
+    monkeypatch.setattr(iteration_space, "_MANY_ELEMENTS", 1)
     forget()
     yield
     forget()

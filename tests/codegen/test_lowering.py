@@ -686,7 +686,7 @@ def test_the_corpus_by_numba(case: Case, dtype: str) -> None:
     kinds = {float: dtype, int: np.int16, bool: np.bool_}
     arrays = [np.resize(np.array(column, kinds[type(column[0])]), 65) for column in zip(*case.points, strict=True)]
     call = differentiable_broadcast(backend="cpu")(case.function)._inspected(tuple(arrays), None, "value_and_jacobian")
-    source = call.spec.source(call.plan.layout, "cpu")
+    source = call.spec.source(call.plan.geometry.layout, "cpu")
     if not suits_numba(source):
         pytest.skip("it calls functions of which each library has its own")
     inputs = [array.view(np.uint8) if array.dtype == bool else array for array in call.plan.operands.arrays]

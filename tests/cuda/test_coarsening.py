@@ -61,21 +61,22 @@ HALF = {
 def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.ndarray[Any, Any]]:
     """The outputs of a call, from the text of its CUDA kernel run as Python, thread by thread."""
     spec, planned = call.spec, call.plan
-    layout = planned.layout._replace(lanes=lanes)
+    layout = planned.geometry.layout._replace(lanes=lanes)
     dtypes = [dtype.name for dtype in spec.dtypes]
     source = kernel_source(
         spec.product.forward, layout, spec.signature.compute, spec.signature.storages, dtypes, "cuda", "", fastmath
     )
     namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
-    outputs = [np.zeros(planned.total, dtype) for dtype in spec.dtypes]
+    outputs = [np.zeros(planned.geometry.total, dtype) for dtype in spec.dtypes]
     memory = [array.reshape(-1) for array in (*call.plan.operands.arrays, *outputs)]
     memory = [array.view(np.uint16) if array.dtype == np.float16 else array for array in memory]
-    steps, remaining = [], iter(planned.strides)
+    steps, remaining = [], iter(planned.geometry.strides)
     for pattern in layout.classes:
         steps.append([1 if mark == "1" else 0 if mark == "0" else next(remaining) for mark in pattern])
     with np.errstate(all="ignore"):
-        for place in itertools.product(*map(range, planned.sizes[:-1]), range(0, planned.sizes[-1], lanes)):
+        *rows, last = planned.geometry.sizes
+        for place in itertools.product(*map(range, rows), range(0, last, lanes)):
             indices = [
                 sum(map(math.prod, zip(place, steps[at], strict=True)))
                 for at in layout.indexed(len(spec.signature.storages))
@@ -124,7 +125,7 @@ def hold(call: Any, lanes: int) -> None:
     expected = call.run()
     for found, wanted in zip(run(call, lanes), expected, strict=True):
         # The same operations in the same order: the same bits.
-        np.testing.assert_array_equal(found.reshape(call.plan.sizes), wanted.reshape(call.plan.sizes))
+        np.testing.assert_array_equal(found.reshape(call.plan.geometry.sizes), wanted.reshape(call.plan.geometry.sizes))
 
 
 # What reads in one side of a conditional expression: in the value, in its pushforward, in its pullback.
@@ -151,7 +152,7 @@ def inspected(*arrays: Any, wrt: Any = tuple("cfig"), product: Any = "value_and_
 
 
 def lanes_of(call: Any) -> int:
-    return elements_a_thread(call.spec.product.forward, call.plan.layout, call.spec.signature.compute)
+    return elements_a_thread(call.spec.product.forward, call.plan.geometry.layout, call.spec.signature.compute)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4])
@@ -169,7 +170,7 @@ def test_the_cell_update(dtype: str, lanes: int) -> None:
 
 def test_a_load_is_in_the_branch_that_needs_it_and_with_the_others() -> None:
     call = inspected(full, full, full, full, rows, rows)
-    layout = call.plan.layout._replace(lanes=4)
+    layout = call.plan.geometry.layout._replace(lanes=4)
     text = kernel_source(
         call.spec.product.forward, layout, "float32", call.spec.signature.storages, ["float32"] * 5, "cuda"
     ).text
@@ -310,7 +311,7 @@ def test_only_divisions_by_small_numbers_are_approximate() -> None:
         return 1 / (1 + math.exp(-abs(x))) + x / y + 1 / (1 + math.exp(-x)) + 1 / (2.0 + math.sin(x))
 
     call = differentiable_broadcast(fastmath=True)(both)._inspected((POINTS, POINTS), None, "value")
-    function, layout = call.spec.product.forward, call.plan.layout
+    function, layout = call.spec.product.forward, call.plan.geometry.layout
 
     def text(target: str, dtype: str, fastmath: bool) -> str:
         """Without comments, which quote the function."""

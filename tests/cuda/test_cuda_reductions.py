@@ -25,7 +25,7 @@ from dualbcast.runtime.cuda import grid as cuda_grid
 from dualbcast.runtime.cuda import kernel as cuda_kernel
 from dualbcast.runtime.cuda import launch as cuda_launch
 from dualbcast.runtime.iteration_space import Geometry, form_of, lay_out
-from dualbcast.runtime.launch_plan import plan
+from dualbcast.runtime.launch_plan import new_arrays, plan
 from dualbcast.runtime.reduction_blocks import combine
 
 HOPPER = (9, 0)
@@ -67,7 +67,7 @@ def emulate(
     geometry = geometry._replace(layout=geometry.layout._replace(wide=wide, values=values))
     text = source(geometry, dtype, len(shapes))
     sums = geometry.split.sums
-    (fresh,) = geometry.allocate_all([dtype], np)
+    (fresh,) = new_arrays(geometry, [dtype], np)
     targets = [np.empty_like(fresh) if s is None else np.full(s.copies * s.size + 2, np.nan) for s in sums]
     inside = [target if s is None else target[1:-1] for target, s in zip(targets, sums, strict=True)]
     how = cuda_grid.reduction_grid(geometry.sizes)
@@ -203,7 +203,12 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     wanted = (None, *patterns(shape))
     call = plan(classify(arrays, ("x", "y")), [F4] * len(wanted), None, wanted)
     text = kernel_source(
-        shifted_products(len(wanted)), call.layout, "float32", ["float32"] * 2, ["float32"] * len(wanted), "cuda"
+        shifted_products(len(wanted)),
+        call.geometry.layout,
+        "float32",
+        ["float32"] * 2,
+        ["float32"] * len(wanted),
+        "cuda",
     )
 
     def run(grid, block, arguments, stream):
@@ -213,7 +218,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
 
     monkeypatch.setattr(cuda_launch, "_loaded", lambda _: run)
     kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
-    cuda_launch.launch(kernel, call.total, call.sizes, call.strides, call.pointers)
+    cuda_launch.launch(kernel, call.geometry.total, call.geometry.sizes, call.geometry.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
     for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
         assert result.dtype == F4

@@ -255,7 +255,7 @@ def test_occupancy_agrees_with_the_driver():
     kernel = cuda_kernel.compile_kernel(source, cuda_launch.current_cc())
     module = cupy.cuda.function.Module()
     module.load(kernel.image)
-    function = module.get_function(kernel.entry)
+    function = module.get_function(kernel.source.entry)
     threads = cupy.cuda.Device().attributes["MaxThreadsPerMultiProcessor"]
     for block in (32, 64, 96, 256):
         blocks = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, block, 0)

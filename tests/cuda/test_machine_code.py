@@ -347,7 +347,7 @@ def test_a_kernel_that_would_spill_takes_fewer_elements(monkeypatch: pytest.Monk
     """Where registers do not suffice for a thread's elements, the call gets a kernel with fewer of them."""
     function = differentiable_broadcast(models.product_of_tanh)
     call = function._inspected((full,) * 8, None, "value_and_jacobian")
-    spec, layout = call.spec, call.plan.layout
+    spec, layout = call.spec, call.plan.geometry.layout
     four = kernel_source(
         spec.product.forward, layout._replace(lanes=4), "float32", spec.signature.storages, ["float32"] * 9, "cuda"
     )

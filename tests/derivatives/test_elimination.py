@@ -67,7 +67,7 @@ def test_a_gpu_has_the_partials_forward() -> None:
     assert count(product.forward) > 1.5 * count(product.function)
     assert [output.name for output in product.forward.outputs] == [output.name for output in product.function.outputs]
     call = differentiable_broadcast(checking.product)._inspected(["float32"] * 16, None, "value_and_jacobian")
-    cuda, cpu = (call.spec.source(call.plan.layout, target).text for target in ("cuda", "cpu"))
+    cuda, cpu = (call.spec.source(call.plan.geometry.layout, target).text for target in ("cuda", "cpu"))
     assert cuda.count(" * ") > 1.5 * cpu.count(" * ")
 
 

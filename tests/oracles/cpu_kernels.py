@@ -36,7 +36,7 @@ def source_of(
 def vectors(function: Callable[..., Any], *arrays: Any, product: str = "value_and_jacobian") -> int:
     """How many vectors the kernel of a function computes side by side; 0 if it computes element after element."""
     call = differentiable_broadcast(function)._inspected(arrays, None, product)
-    return int(call.spec.source(call.plan.layout, "cpu").vectors)
+    return int(call.spec.source(call.plan.geometry.layout, "cpu").vectors)
 
 
 def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:

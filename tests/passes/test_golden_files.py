@@ -27,13 +27,13 @@ rows = np.ones((4, 1), np.float32)  # control that is broadcast along rows
 def cuda_shell(function: Any, *arrays: Any) -> str:
     """The CUDA C++ around the element function; made without a compiler."""
     call = differentiable_broadcast(function)._inspected(arrays, None, "value_and_jacobian")
-    return call.spec.source(call.plan.layout, "cuda").shell
+    return call.spec.source(call.plan.geometry.layout, "cuda").shell
 
 
 def passes(function: Any, target: str) -> str:
     """The product of two float32 arrays, and the IR after each pass of a target."""
     call = differentiable_broadcast(function, fastmath=True)._inspected(("float32",) * 2, None, "value_and_jacobian")
-    layout = call.plan.layout if target == "cpu" else call.spec.wide(call.plan.layout)
+    layout = call.plan.geometry.layout if target == "cpu" else call.spec.wide(call.plan.geometry.layout)
     trace: list[tuple[str, Function]] = []
     call.spec.source(layout, target, trace)
     return "\n".join(f"{name}\n{dump(after)}" for name, after in trace)

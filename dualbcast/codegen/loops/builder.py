@@ -8,12 +8,12 @@ compiled; a `Value` is known when the loop runs. Only this file and `codegen.val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, masked_load, operand
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, declared, masked_load, operand
 
 ORDER = "seq_cst"
 
@@ -84,12 +84,8 @@ class Pointer:
         self.builder.atomic_rmw("add", self.value, operand(number, type_of(self.kind)), ORDER)
 
     def store_atomic(self, value: Any) -> None:
-        self.exchange(value)  # It is one instruction on x86. (llvmlite's own wants typed pointers.)
-
-    def exchange(self, value: Any) -> Value:
-        """Store a number; the one that was there."""
-        stored = operand(value, type_of(self.kind))
-        return Value(self.builder, self.builder.atomic_rmw("xchg", self.value, stored, ORDER))
+        # It is one instruction on x86. (llvmlite's own store wants typed pointers.)
+        self.builder.atomic_rmw("xchg", self.value, operand(value, type_of(self.kind)), ORDER)
 
     def compare_exchange(self, old: Any, new: Any) -> Value:
         """Store a number where another one is; whether it was there."""
@@ -115,18 +111,6 @@ class Variable:
         self._builder.store(operand(value, self._type), self._place)
 
 
-class Loop:
-    """A loop that is being written."""
-
-    def __init__(self, builder: ir.IRBuilder, after: ir.Block) -> None:
-        self._builder, self.after, self.ends = builder, after, False
-
-    def leave(self) -> None:
-        """End the loop here."""
-        self._builder.branch(self.after)
-        self.ends = True
-
-
 def text_of(write: Callable[..., Any], *parameters: Any) -> str:
     """A module in LLVM's language with the functions that `write` writes and returns, to be called from outside."""
     module = Module()
@@ -144,19 +128,15 @@ class Module:
         self.module.triple = ""  # the target's
         self._written: dict[tuple[Any, ...], Function] = {}
 
-    def function(
-        self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False, inline: bool = False
-    ) -> Function:
+    def function(self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False) -> Function:
         """A new function, to be written, with parameters and a result of these kinds.
 
-        `noalias` says that memory that is written through one of the pointers is used through none of the others;
-        `inline` makes it part of each function that calls it. No other module sees it: see `text_of`.
+        `noalias` says that memory that is written through one of the pointers is used through none of the others. No
+        other module sees the function: see `text_of`.
         """
         kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
         function.code.linkage = "internal"
-        if inline:
-            function.code.attributes.add("alwaysinline")
         for parameter in function.code.args if noalias else ():
             if isinstance(parameter.type, ir.PointerType):
                 parameter.add_attribute("noalias")
@@ -170,11 +150,7 @@ class Module:
 
     def external(self, name: str, parameters: Sequence[str], returns: str) -> Any:
         """A function of the C library, of LLVM, or of the process."""
-        function = self.module.globals.get(name)
-        if function is None:
-            kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
-            function = ir.Function(self.module, kind, name)
-        return function
+        return declared(self.module, name, type_of(returns), [type_of(each) for each in parameters])
 
 
 class Function:
@@ -221,45 +197,32 @@ class Function:
         builder.position_at_end(after)
 
     @contextmanager
-    def loop(self) -> Iterator[Loop]:
-        """A loop that runs until it is left, or the function returns."""
+    def loop(self) -> Iterator[Callable[[], Any]]:
+        """A loop that runs until it is left, by the function that it gives."""
         builder = self._builder
         body, after = (builder.append_basic_block() for _ in range(2))
         builder.branch(body)
         builder.position_at_end(body)
-        loop = Loop(builder, after)
-        yield loop
-        self._go_on(body)
+        yield lambda: builder.branch(after)
+        if not builder.block.is_terminated:
+            builder.branch(body)
         builder.position_at_end(after)
-        if not loop.ends:
-            builder.unreachable()
 
-    @contextmanager
-    def if_(self, test: Value) -> Iterator[None]:
+    def if_(self, test: Value) -> AbstractContextManager[Any]:
         """Statements that run where a test is true."""
-        builder = self._builder
-        then, after = (builder.append_basic_block() for _ in range(2))
-        builder.cbranch(test.value, then, after)
-        builder.position_at_end(then)
-        yield
-        self._go_on(after)
-        builder.position_at_end(after)
+        context: AbstractContextManager[Any] = self._builder.if_then(test.value)
+        return context
 
-    @contextmanager
-    def if_else(self, test: Value) -> Iterator[tuple[Any, Any]]:
+    def if_else(self, test: Value) -> AbstractContextManager[tuple[Any, Any]]:
         """Two statements for `with`: one runs where a test is true, the other elsewhere."""
-        with self._builder.if_else(test.value) as both:
-            yield both
+        context: AbstractContextManager[tuple[Any, Any]] = self._builder.if_else(test.value)
+        return context
 
     def return_(self, value: Any = None) -> None:
         if value is None:
             self._builder.ret_void()
         else:
             self._builder.ret(operand(value, self.code.return_value.type))
-
-    def _go_on(self, block: ir.Block) -> None:
-        if not self._builder.block.is_terminated:
-            self._builder.branch(block)
 
     # --- calls ----------------------------------------------------------------------------------------------------
 

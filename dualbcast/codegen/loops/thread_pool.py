@@ -65,11 +65,11 @@ def write_work(module: Module) -> Function:
     state, launch, thread = f.parameters
     cursor_place, failed = _number(state, "cursor"), _number(state, "failed")
     ran = f.variable(0)
-    with f.loop() as drawing:
+    with f.loop() as leave:
         cursor = cursor_place.load_atomic()
         left = cursor & _LOW
         with f.if_((left == 0) | (cursor >> _HIGH != launch)):
-            drawing.leave()
+            leave()
         with f.if_(cursor_place.compare_exchange(cursor, cursor - 1)):
             caller, function, arguments, length, room, count = (_number(state, name)[0] for name in _GIVEN)
             with f.if_(failed.load_atomic() == 0):
@@ -116,9 +116,9 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
     count = _number(state, "count")[0]
     ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH, 0)
     looks = f.variable(0)
-    with f.loop() as waiting:
+    with f.loop() as leave:
         with f.if_(done.load_atomic() == count):
-            waiting.leave()
+            leave()
         looks.value = looks.value + 1
         with f.if_else(looks.value > _LOOKS_AT_A_STRETCH) as (long, short):
             with short:
@@ -143,7 +143,7 @@ def write_attend(module: Module, work: Function, yields: int) -> Function:
     places, watchers = _number(state, "places"), _number(state, "watchers")
     watchers.add_atomic(1)
     left = f.variable(looks)
-    with f.loop() as looking:
+    with f.loop() as leave:
         offered = places.load_atomic()
         cursor = _number(state, "cursor").load_atomic()
         launch = offered >> _HIGH
@@ -155,7 +155,7 @@ def write_attend(module: Module, work: Function, yields: int) -> Function:
             with none:
                 left.value = left.value - 1
                 with f.if_(left.value == 0):
-                    looking.leave()
+                    leave()
                 with f.if_else(left.value < yields) as (late, early):
                     with late:
                         _yield(f)

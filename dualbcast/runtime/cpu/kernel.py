@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import threading
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
@@ -15,11 +13,10 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.llvm.target import KERNEL, POLL, environment
+from dualbcast.codegen.llvm.target import KERNEL, LOCK, POLL, environment
 from dualbcast.codegen.loops.calls import write_array_call
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
-from dualbcast.runtime.arguments import Array
-from dualbcast.runtime.call_key import HEADER
+from dualbcast.runtime.arguments import HEADER, Array
 from dualbcast.runtime.cpu import interrupt, policy, thread_pool
 from dualbcast.runtime.cpu.loader import compiled, load
 from dualbcast.runtime.cpu.policy import Pace
@@ -78,7 +75,7 @@ class CpuKernel:
         self.itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
-        self.pace = Pace(len(self.itemsizes))
+        self.pace = Pace(max(2 * policy.ALIGNMENT, policy.FEW // len(self.itemsizes)))
 
     def __call__(self, start: int, stop: int, ints: Sequence[int], pointers: Sequence[int]) -> None:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
@@ -118,17 +115,14 @@ class CpuKernel:
     def _past_the_cache(self, terms: tuple[int, ...] = ()) -> int:
         """The address of the code that stores past the cache, made for the first launch that wants it."""
         if terms not in self._streaming:
-            with _compile_lock:
-                if terms not in self._streaming:
-                    self._streaming[terms] = self._load_streaming(terms)
+            source, fastmath, first = self.source, self.fastmath, len(self.source.inputs)
+            key = disk_cache.key("past the cache", repr(terms), _key(source.identity, fastmath))
+            outputs = range(first, len(source.layout.which))
+            stored = {at for at in outputs if at - first not in source.summed} - {*terms}
+            with LOCK:
+                code = disk_cache.fetch(key, lambda: _build(source, fastmath, streamed=stored).object_file())
+                self._streaming[terms] = self._load(code)
         return self._streaming[terms]
-
-    def _load_streaming(self, terms: tuple[int, ...]) -> int:
-        source, fastmath, first = self.source, self.fastmath, len(self.source.inputs)
-        key = disk_cache.key("past the cache", repr(terms), _key(source.identity, fastmath))
-        outputs = range(first, len(source.layout.which))
-        stored = {at for at in outputs if at - first not in source.summed} - {*terms}
-        return self._load(disk_cache.fetch(key, lambda: _build(source, fastmath, streamed=stored).object_file()))
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""
@@ -160,7 +154,7 @@ def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool)
         return packed(source, _build(source, fastmath).object_file())
 
     entry = _key(key, fastmath)
-    with _compile_lock:
+    with LOCK:
         kernel = _kernels.get(entry)
         if kernel is None:
             source, code = unpacked(disk_cache.fetch(entry, make))
@@ -186,14 +180,5 @@ def _environment() -> str:
     return repr([np.__version__, target.has_libmvec(), environment()])
 
 
-def _renew_after_fork() -> None:
-    # A lock may have been held by a thread that is not there any more.
-    global _compile_lock
-    _compile_lock = threading.RLock()
-
-
 # Code is never unloaded: equal programs share it.
 _kernels: dict[str, CpuKernel] = {}
-_compile_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -16,15 +16,13 @@ import numpy as np
 from numpy import empty
 
 from dualbcast.codegen.llvm.target import STOPPED
-from dualbcast.runtime.arguments import Array, Token, is_writeable, on_host
-from dualbcast.runtime.call_key import are_plain, host_addresses
+from dualbcast.runtime.arguments import Array, host_addresses, is_writeable, on_host
 from dualbcast.runtime.cpu import interrupt, thread_pool
 from dualbcast.runtime.cpu import policy as paces
 from dualbcast.runtime.cpu.kernel import ArrayCall, CpuKernel
 from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
 from dualbcast.runtime.cpu.policy import get_num_threads
-from dualbcast.runtime.cpu.thread_pool import Misaligned
-from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
+from dualbcast.runtime.launch_plan import FastPath, Plan, aside_of, fresh, is_pooled
 from dualbcast.runtime.reduction_blocks import Split
 
 # More ranges than threads, since a branch can make some elements cost more than others.
@@ -51,8 +49,8 @@ def launch(
     if interrupt.cancelled:
         interrupt.begin()
     pace, began = kernel.pace, perf_counter_ns()
-    has_blocks = split is not None and split.blocks
-    if not has_blocks and packing is None and total <= pace.short:
+    blocks = split.blocks if split is not None else ()
+    if not blocks and packing is None and total <= pace.short:
         kernel(0, total, ints, pointers)
         # The first time code and outputs are not in the cache, nor, perhaps, in memory.
         if pace.is_warm and perf_counter_ns() - began >= paces.THREAD_NS:
@@ -60,7 +58,7 @@ def launch(
         pace.is_warm = True
         return
     threads = _threads_for(kernel, total, threads)
-    if split is not None and split.blocks:
+    if split is not None and blocks:
         if packing is not None:
             pointers, _copies = contiguous_copies(kernel, packing, pointers, threads)
             began = perf_counter_ns()
@@ -100,17 +98,14 @@ def _bounds(total: int, row: int, count: int) -> tuple[int, ...]:
     return *sorted({index - index % row % paces.ALIGNMENT for index in indices}), total
 
 
-class CpuFastPath:
-    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made.
+class CpuFastPath(FastPath):
+    """The fast path of calls on NumPy's arrays and numbers."""
 
-    `results` is the caller's own object.
-    """
-
-    def __init__(self, planned: Plan, kernel: CpuKernel, converted: Sequence[tuple[int, Token]], results: Any) -> None:
+    def __init__(self, planned: Plan, kernel: CpuKernel, results: Any, earlier: FastPath | None) -> None:
+        super().__init__(planned, kernel, results, earlier)
         operands, geometry = planned.operands, planned.geometry
-        self._kernel, self._geometry, self._dtypes, self.results = kernel, geometry, planned.dtypes, results
-        self._converted, self._names, self._signature = tuple(converted), operands.names, operands.signature
-        self._fit, self._shapes = planned.fit_of_outputs(), planned.shapes_to_finish()
+        self._names, self._signature = operands.names, operands.signature
+        self._numbers = tuple([(at, operands.signature.tokens[at]) for at in operands.numbers])
         # The bits that the address of each input must not have.
         self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_in_parts = geometry.split is not None or geometry.packing is not None
@@ -119,36 +114,22 @@ class CpuFastPath:
         self._total = geometry.total
         self._call: ArrayCall | None = None
         # The shape in memory of new outputs that are no sums and not large, and the axes to transpose them by.
-        is_special = geometry.split is not None or geometry.is_large(len(planned.dtypes))
+        is_special = geometry.split is not None or is_pooled(geometry, len(planned.dtypes))
         self._memory = None if is_special else geometry.memory
 
-    @staticmethod
-    def of(planned: Plan, values: Sequence[Any], kernel: CpuKernel, results: Any) -> CpuFastPath | None:
-        """The fast path of a call that has run; None where the plan is not repeatable, or where the forms of `values`
-        do not say it all."""
-        operands = planned.operands
-        if operands.module != "numpy" or not are_plain(values) or not planned.is_repeatable():
-            return None
-        pairs = zip(values, operands.arrays, operands.signature.tokens, strict=True)
-        converted = [(at, token) for at, (x, array, token) in enumerate(pairs) if x is not array]
-        if any(type(values[at]) is np.ndarray for at, _ in converted):  # misaligned, or in the other byte order
-            return None
-        return CpuFastPath(planned, kernel, converted, results)
-
     def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
-        """Run the kernel on arguments of these forms, and on arrays to write to where the first call had such.
-
-        The result is None where it cannot read or write the arrays in place, and nothing has run.
-        """
-        if self._converted:
-            values = self._as_arrays(values)
+        if self._numbers:
+            arrays = list(values)
+            for at, token in self._numbers:
+                arrays[at] = on_host(arrays[at], token, self._signature, self._names[at])
+            values = tuple(arrays)
         dtypes = self._dtypes
         if self._fit is not None:
             if not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))):
                 return None
             outputs = targets = out
         elif self._memory is None:
-            outputs, targets = fresh(self._geometry, dtypes, self._signature.compute, np)
+            outputs, targets = fresh(self._geometry, dtypes, self._compute, np)
         else:
             lengths, axes = self._memory
             arrays = [empty(lengths, dtype) for dtype in dtypes]
@@ -158,14 +139,7 @@ class CpuFastPath:
         run = self._run_range if self._is_one_range else self._launch
         if not run(values, targets):
             return None
-        return outputs if self._shapes is None else summed(self._geometry, self._shapes, dtypes, outputs, targets)
-
-    def _as_arrays(self, values: tuple[Any, ...]) -> tuple[Array, ...]:
-        """The values with arrays for numbers."""
-        arrays = list(values)
-        for at, token in self._converted:
-            arrays[at] = on_host(arrays[at], token, self._signature, self._names[at])
-        return tuple(arrays)
+        return outputs if self._shapes is None else self._summed(outputs, targets)
 
     def _launch(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
         """Run the elements; False where an input is misaligned, and nothing has run.
@@ -189,12 +163,10 @@ class CpuFastPath:
         call = self._call or self._make_call()
         threads = _threads_for(kernel, total)
         bounds = _bounds_for(kernel, total, geometry.ints, threads)
-        try:
-            faster = thread_pool.run(call.ranges(bounds, values, targets), threads)
-        except Misaligned:
-            return False
-        pace.note(began, faster, total)
-        return True
+        faster = thread_pool.run(call.ranges(bounds, values, targets), threads)
+        if faster:
+            pace.note(began, faster, total)
+        return faster > 0
 
     def _run_range(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
         """Run the elements on this thread; False where an input is misaligned, and nothing has run."""

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from dualbcast.codegen.loops import LINE
-from dualbcast.codegen.loops.row_joining import ROWS, Sums, piece_places, write_join
-from dualbcast.codegen.loops.tile_packing import tile_places, write_copies, write_gather
-from dualbcast.runtime.arguments import Array
+from dualbcast.codegen.loops import packing as loops
+from dualbcast.runtime.arguments import Array, host_addresses
 from dualbcast.runtime.buffer_pool import POOL
-from dualbcast.runtime.call_key import host_addresses
 from dualbcast.runtime.cpu import thread_pool
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.thread_pool import Work
@@ -52,26 +50,12 @@ _SMALLEST_JOINED_PANEL = 1024
 class Packing:
     """The panels of an iteration space. One is made for each way in which arrays lie, and so compared by identity.
 
-    Attributes
-    ----------
-    inputs
-        The positions of the packed inputs.
-    sizes, steps
-        The dimensions, outermost first, coalesced for these inputs only; how much the linear index grows along each.
-    strides
-        Of each packed input, in elements.
-    down
-        The dimension along which a tile has its rows. Its columns are along the last one.
-    most, wide
-        The most rows and columns of a panel.
-    columns
-        The most columns of a tile.
-    joined
-        Whether the rows are short ones that are joined; see `codegen.loops.row_joining`.
-    sums
-        The positions of the outputs that are sums, and whether each is over "rows", "columns" or "all".
-    plane
-        The number of rows along `down`, if a panel has several whole planes of them; else 0.
+    `inputs` are the positions of the packed inputs, `sizes` the dimensions, outermost first, coalesced for these inputs
+    only; the linear index grows along them by `steps`, a packed input's place by `strides`, in elements. A tile has its
+    rows along the dimension `down`, its columns along the last one. A panel has at most `most` rows and `wide` columns,
+    a tile so many `columns`. Short rows are `joined`; see `codegen.loops.packing`. `sums` has the positions of
+    outputs that are sums, and whether each is over "rows" or "columns". `plane` is the number of rows along `down` if a
+    panel has several whole planes of them, else 0.
     """
 
     inputs: tuple[int, ...]
@@ -132,25 +116,9 @@ class Packing:
         """The packing of short rows, which are joined."""
         *outer, high, last = sizes
         most = max(-(-_SMALLEST_JOINED_PANEL // last), min(_LARGEST_PANEL, math.prod(sizes) // _FEWEST_PANELS) // last)
-        most = -(-most // ROWS) * ROWS
+        most = -(-most // loops.ROWS) * loops.ROWS
         plane = high if outer and 2 * high <= most else 0
         return Packing(inputs, sizes, steps, strides, len(sizes) - 2, most, last, last, True, sums, plane)
-
-    @property
-    def count(self) -> int:
-        """How many panels there are."""
-        return math.prod(self._counts())
-
-    def _cut(self) -> tuple[int, int]:
-        """The dimension that is cut into panels beside the last one, and the length of a panel along it."""
-        return (self.down - 1, self.most // self.plane) if self.plane else (self.down, self.most)
-
-    def _counts(self) -> list[int]:
-        (cut, most), (*outer, last) = self._cut(), self.sizes
-        counts = [-(-size // most) if at == cut else size for at, size in enumerate(outer)]
-        if self.plane:
-            counts[self.down] = 1
-        return [*counts, -(-last // self.wide)]
 
     def table(self) -> NDArray[np.int64]:
         """The panels, a row each.
@@ -158,7 +126,12 @@ class Packing:
         A row has the linear index of the panel's first element, the distance of its rows in the linear index, the
         number of its rows and of its columns, and for each packed input where the first element is, in elements.
         """
-        (cut, most), counts, last = self._cut(), self._counts(), self.sizes[-1]
+        *outer, last = self.sizes
+        # The dimension that is cut beside the last one, and the length of a panel along it.
+        cut, most = (self.down - 1, self.most // self.plane) if self.plane else (self.down, self.most)
+        counts = [*[-(-size // most) if at == cut else size for at, size in enumerate(outer)], -(-last // self.wide)]
+        if self.plane:
+            counts[self.down] = 1
         places = np.indices(counts, np.int64).reshape(len(counts), -1)
         places[cut] *= most
         places[-1] *= self.wide
@@ -220,7 +193,7 @@ def _panel_rows(kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], tota
 
 @lru_cache(maxsize=_REMEMBERED_ROWS)
 def _copy_rows(packing: Packing, sizes: tuple[int, ...]) -> _Rows:
-    address, count = compiled("copies", write_copies, sizes), len(sizes)
+    address, count = compiled("copies", loops.write_copies, sizes), len(sizes)
     return _gathered(packing, address, sizes, tuple(range(count)), (), 2 * count)
 
 
@@ -231,7 +204,7 @@ def _gathered(
     packed: tuple[int, ...],
     ints: Sequence[int],
     count: int,
-    sums: Sums = (),
+    sums: loops.Sums = (),
 ) -> _Rows:
     """A loop that gathers, and its arguments for each panel.
 
@@ -252,15 +225,17 @@ def _gathered(
     signature = len(ints), count, packed, sizes
     if not packing.joined:
         tile = packing.most, packing.columns
-        return compiled("gather", write_gather, *signature, tile, optimise=True), rows, tile_places(sizes, tile)[-1]
+        address = compiled("gather", loops.write_gather, *signature, tile, optimise=True)
+        return address, rows, loops.tile_places(sizes, tile)[-1]
     rows[:, 2] = packing.plane or panels[:, 2]
     numbers = np.arange(len(panels))
-    places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns, "all": numbers}
+    places = {"rows": numbers * packing.columns, "columns": panels[:, 0] // packing.columns}
     for at, over, _ in sums:
         offsets[:, at] = 8 * places[over]  # of float64
     for place, at in enumerate(compensated, count):
         offsets[:, place] = offsets[:, sums[at][0]]
-    return compiled("join", write_join, *signature, sums, optimise=True), rows, piece_places(sizes, sums)[-1]
+    address = compiled("join", loops.write_join, *signature, sums, optimise=True)
+    return address, rows, loops.piece_places(sizes, sums)[-1]
 
 
 def _work(made: _Rows, pointers: Sequence[int], threads: int) -> Work:

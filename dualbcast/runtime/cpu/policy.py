@@ -16,6 +16,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache as once
 from time import perf_counter_ns
 from typing import Any
@@ -134,24 +135,21 @@ _WAKING_FACTOR = 8
 # The least nanoseconds that a range of elements should take, if there are two.
 RANGE_NS = 10_000
 # Elements times pointers that one thread runs alone while the pace is not known. They take some microseconds at least.
-_FEW = 1 << 17
+FEW = 1 << 17
 # Ranges begin at a multiple of this many elements of a row: more than a vectorised loop advances in one step, so that
 # which elements go through vector code, and with it every bit of the result, does not depend on the number of threads.
 ALIGNMENT = 256
 
 
+@dataclass(slots=True)
 class Pace:
-    """The pace of a kernel.
+    """The pace of a kernel: a launch of at most `short` elements is no work for several threads; `element` is the
+    nanoseconds that an element took a thread lately, infinite if that is not known; `is_warm` says whether the kernel
+    has run on few elements."""
 
-    `element` is the nanoseconds that an element took a thread lately; infinite if that is not known. A launch of at
-    most `short` elements is no work for several threads. `is_warm` says whether the kernel has run on few elements.
-    """
-
-    __slots__ = ("element", "is_warm", "short")
-
-    def __init__(self, pointers: int) -> None:
-        self.element, self.is_warm = math.inf, False
-        self.short = max(2 * ALIGNMENT, _FEW // pointers)
+    short: int
+    element: float = math.inf
+    is_warm: bool = False
 
     def learn(self, element: float) -> None:
         """Set the nanoseconds for an element."""

@@ -50,22 +50,14 @@ class Work:
     memory: Any = None
 
 
-class Misaligned(Exception):
-    """A kernel has not run, because an input is misaligned."""
-
-
 def run(work: Work, threads: int = 1) -> float:
-    """Run all pieces of work on at most so many threads, the calling one among them; how much faster than alone.
-
-    That follows from the number of pieces that the calling thread ran. Another thread may have come late, or not at
-    all.
-    """
+    """Run all pieces of work on at most so many threads, the calling one among them; how much faster than alone. That
+    follows from the number of pieces that the calling thread ran: another thread may have come late, or not at all.
+    It is 0 where an input is misaligned, and the kernel has not run."""
     own = share(work, threads)
-    if own == -MISALIGNED:
-        raise Misaligned
-    if own < 0:
+    if own < 0 and own != -MISALIGNED:
         raise interrupt.raised()
-    return work.count / max(1, own)
+    return work.count / max(1, own) if own >= 0 else 0.0
 
 
 def share(work: Work, threads: int) -> int:
@@ -103,11 +95,8 @@ def _pools() -> Iterator[Pool]:
 
 
 class Pool:
-    """Threads for one launch at a time.
-
-    `watchers` counts those that look for work, none of which needs the interpreter's lock to take it. `owner` is the
-    launch that has the pool, 0 if none has.
-    """
+    """Threads for one launch at a time. `watchers` counts those that look for work, none of which needs the
+    interpreter's lock to take it. `owner` is the launch that has the pool, 0 if none has."""
 
     def __init__(self) -> None:
         self._memory = ctypes.create_string_buffer(STATE_SIZE + LINE)
@@ -189,13 +178,8 @@ def _call(count: int) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(_caller(count))
 
 
-def _renew_after_fork() -> None:
-    # Threads do not survive a fork.
-    _every.clear()
-
-
 _every: list[Pool] = []
 # Numbers that tell launches apart.
 _tokens = itertools.count(1)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)
+    os.register_at_fork(after_in_child=_every.clear)  # Threads do not survive a fork.

@@ -27,15 +27,6 @@ def launch_shape(
 
     The block, of `threads` at most, is the largest of those that leave, to a tenth, the fewest lanes of their warps
     without an element along x; where the innermost dimension is short, several rows share a block and its warps.
-
-    Examples
-    --------
-    >>> launch_shape((1_000_000,))
-    ((3907, 1, 1), (256, 1, 1))
-    >>> launch_shape((1000, 3))  # 85 rows of 3 in a block
-    ((1, 12, 1), (3, 85, 1))
-    >>> launch_shape((512, 64, 320))
-    ((5, 8192, 1), (64, 4, 1))
     """
     inner, outer = sizes[-1], math.prod(sizes[:-1])
     candidates = [(x, min(threads // x, outer)) for x in (256, 128, 64, 32, inner) if x <= threads]
@@ -49,19 +40,8 @@ def _used(inner: int, x: int, y: int) -> float:
 
 
 class ReductionGrid(NamedTuple):
-    """The blocks of a launch.
-
-    Attributes
-    ----------
-    span : int
-        The elements of the outermost dimension that a block goes through.
-    chunks : int
-        How many spans there are in it.
-    columns : int
-        How many tiles the innermost dimension has.
-    grid, block : tuple of int
-        Along x, y and z.
-    """
+    """The blocks of a launch: the `span` of elements of the outermost dimension that a block goes through, how many
+    spans (`chunks`) there are in it, how many tiles (`columns`) the innermost dimension has; along x, y and z."""
 
     span: int
     chunks: int
@@ -72,15 +52,8 @@ class ReductionGrid(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def reduction_grid(sizes: tuple[int, ...]) -> ReductionGrid:
-    """The launch over `sizes`, for the kernels of `codegen.cuda.kernel_shell`.
-
-    Examples
-    --------
-    >>> reduction_grid((1000, 3))  # 4 threads for a row of 3, 64 rows in a block
-    ReductionGrid(span=512, chunks=2, columns=1, grid=(1, 2, 1), block=(4, 64, 1))
-    >>> reduction_grid((4096, 4096)).grid
-    (16, 128, 1)
-    """
+    """The launch over `sizes`, for the kernels of `codegen.cuda.kernel_shell`: for 1000 rows of 3, say, two blocks of 4
+    by 64 threads, the first of which goes through 512 rows."""
     x = min(THREADS_PER_BLOCK, 1 << (sizes[-1] - 1).bit_length()) if len(sizes) > 1 else THREADS_PER_BLOCK
     y = THREADS_PER_BLOCK // x
     columns = -(-sizes[-1] // x) if len(sizes) > 1 else 1
@@ -113,9 +86,9 @@ def foremost(sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> int:
     """The dimension that, as the outermost, lets sums with these strides need least memory."""
 
     def cost(dimension: int) -> int:
-        moved = _moved(sizes, dimension)
+        lengths = moved(sizes, dimension)
         return sum(
-            partial_sums(moved, _moved(row, dimension))
+            partial_sums(lengths, moved(row, dimension))
             * math.prod(n for n, step in zip(sizes, row, strict=True) if step)
             for row in rows
         )
@@ -123,5 +96,6 @@ def foremost(sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> int:
     return min(range(max(1, len(sizes) - 1)), key=cost)
 
 
-def _moved(values: tuple[int, ...], dimension: int) -> tuple[int, ...]:
+def moved(values: tuple[int, ...], dimension: int) -> tuple[int, ...]:
+    """The values with that of a dimension before the others."""
     return (values[dimension], *values[:dimension], *values[dimension + 1 :])

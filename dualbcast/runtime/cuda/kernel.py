@@ -25,24 +25,10 @@ from dualbcast.kernel_spec import KernelSource, packed, unpacked
 class CudaKernel:
     """A compiled kernel and what the assembler says of it.
 
-    Attributes
-    ----------
-    source : KernelSource
-        What it was compiled from.
-    cc : tuple of int
-        The compute capability, (major, minor), of the machine code.
-    fastmath : bool
-        Whether approximate instructions were allowed.
-    image : bytes
-        The cubin.
-    registers : int
-        Registers a thread.
-    spill_stores, spill_loads : int
-        Bytes that each thread writes to and reads from local memory for want of registers.
-    stack : int
-        Bytes of local memory a thread.
-    shared : int
-        Bytes of shared memory a block.
+    `cc` is the compute capability, (major, minor), of the machine code, `image` the cubin. `spill_stores` and
+    `spill_loads` are the bytes that each thread writes to and reads from local memory for want of `registers`; `stack`
+    is the bytes of local memory of a thread, `shared` those of shared memory of a block. `functions` has the loaded
+    kernel of each device.
     """
 
     source: KernelSource = field(repr=False)
@@ -54,12 +40,7 @@ class CudaKernel:
     spill_loads: int
     stack: int
     shared: int
-    functions: dict[int, Any] = field(default_factory=dict, init=False, repr=False)  # device → the loaded kernel
-
-    @property
-    def entry(self) -> str:
-        """The name of the kernel in the image."""
-        return self.source.entry
+    functions: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def block(self) -> int:
@@ -108,12 +89,8 @@ def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, 
     error reaches 2**-11, and 1 - tanh(x)**2 keeps no digits near saturation. NaN and infinity keep their meaning;
     float64 is not affected.
 
-    Raises
-    ------
-    MissingDependencyError
-        If Numba-CUDA or cuda.core is not installed.
-    BackendError
-        If the installed CUDA compiler does not know the compute capability, or refuses the kernel.
+    A `MissingDependencyError` says that Numba-CUDA or cuda.core is not installed; a `BackendError`, that the installed
+    CUDA compiler does not know the compute capability, or refuses the kernel.
     """
     if not key:
         text = write()

@@ -22,7 +22,7 @@ from dualbcast.runtime.arguments import Array, Operands
 from dualbcast.runtime.cuda.grid import launch_shape, reduction_grid
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.cuda.memory import reserve, shared_block
-from dualbcast.runtime.launch_plan import Plan, aside_of, fresh, summed
+from dualbcast.runtime.launch_plan import FastPath, Plan, aside_of, fresh
 
 # Bytes of the widest access to memory, which are also what it must be aligned to.
 _WIDEST_ACCESS = 16
@@ -48,15 +48,7 @@ def available() -> bool:
 
 
 def current_cc() -> tuple[int, int]:
-    """The compute capability, (major, minor), of CuPy's current device.
-
-    Raises
-    ------
-    MissingDependencyError
-        If CuPy is not installed.
-    BackendError
-        If there is no driver or no device.
-    """
+    """The compute capability, (major, minor), of CuPy's current device."""
     cupy = _cupy()
     return _device_cc(cupy, _device(cupy))
 
@@ -88,27 +80,13 @@ def launch(
 ) -> None:
     """Start a kernel on a stream of CuPy's current device, by default the current one, and do not wait for it.
 
-    Parameters
-    ----------
-    kernel : CudaKernel
-        Compiled for this device's compute capability or an earlier minor revision of it.
-    total : int
-        How many elements there are, the product of `sizes`. If there are none nothing is launched.
-    sizes : sequence of int
-        The coalesced dimensions, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
-    strides : sequence of int
-        The run-time strides in elements, class by class, outermost first.
-    pointers : sequence of int or numpy.generic
-        Device addresses of the inputs and then the outputs; of a summed output that of its partial sums. Inputs that
-        are numbers to the kernel are as `by_value` makes them.
+    `sizes` are the coalesced dimensions, outermost first, and `total` their product; `strides` are the run-time strides
+    in elements, class by class, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
+    `pointers` are device addresses of the inputs and then the outputs; of a summed output that of its partial sums.
+    Inputs that are numbers to the kernel are as `by_value` makes them.
 
-    Raises
-    ------
-    MissingDependencyError
-        If CuPy is not installed.
-    BackendError
-        If there is no driver or no device, if the kernel is for another device or for smaller arrays, or if the driver
-        refuses it.
+    A `MissingDependencyError` says that CuPy is not installed; a `BackendError`, that there is no driver or no device,
+    that the kernel is for another device or for smaller arrays, or that the driver refuses it.
     """
     if total == 0:
         return
@@ -176,7 +154,7 @@ def _loaded(kernel: CudaKernel) -> Any:
         try:
             module = cupy.cuda.function.Module()
             module.load(kernel.image)
-            function = module.get_function(kernel.entry)
+            function = module.get_function(kernel.source.entry)
         except cupy.cuda.driver.CUDADriverError as error:
             if "OUT_OF_MEMORY" in str(error):
                 raise BackendError(
@@ -207,24 +185,13 @@ class _Ready(NamedTuple):
     mask: int
 
 
-class CudaFastPath:
-    """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made.
+class CudaFastPath(FastPath):
+    """The fast path of calls on CuPy's arrays. Forms do not say where arrays are: there is one path for all devices,
+    with the kernel as each has it, also those of the `earlier` path."""
 
-    Forms do not say where arrays are: there is one path for all devices, with the kernel as each has it.
-
-    Attributes
-    ----------
-    results
-        The caller's own object.
-    """
-
-    __slots__ = ("_arrays", "_block", "_converted", "_fit", "_geometry", "_planned", "_ready", "_shapes", "results")
-
-    def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: object) -> None:
+    def __init__(self, planned: Plan, kernel: CudaKernel, results: Any, earlier: FastPath | None) -> None:
+        super().__init__(planned, kernel, results, earlier)
         operands, geometry = planned.operands, planned.geometry
-        self._planned = planned.dtypes, operands.compute
-        self._geometry, self.results = geometry, results
-        self._fit, self._shapes = planned.fit_of_outputs(), planned.shapes_to_finish()
         self._converted = tuple([(at, _maker(operands, at)) for at in operands.numbers])
         self._arrays = tuple([at for at in range(len(operands.arrays)) if at not in operands.numbers])
         # Of new outputs that are no sums and not transposed.
@@ -238,29 +205,7 @@ class CudaFastPath:
         self._ready: dict[int, _Ready] = dict(earlier._ready) if isinstance(earlier, CudaFastPath) else {}
         self._ready[device] = _Ready(kernel.functions[device], *launch, widest - 1)
 
-    @staticmethod
-    def of(
-        planned: Plan, values: Sequence[Any], kernel: CudaKernel, results: Any, earlier: object = None
-    ) -> CudaFastPath | None:
-        """The fast path of a call that has run; None where the plan is not repeatable, or an array was converted.
-
-        `earlier` is the path that did not serve the call, for arrays on another device.
-        """
-        operands = planned.operands
-        pairs = zip(values, operands.arrays, strict=True)
-        copied = [at for at, (x, array) in enumerate(pairs) if x is not array and at not in operands.numbers]
-        if copied or len(operands.numbers) == len(values) or not planned.is_repeatable():
-            return None
-        return CudaFastPath(planned, kernel, results, earlier)
-
     def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> Sequence[Array] | None:
-        """Start the kernel on arguments of these forms, and on arrays to write to where the first call had such.
-
-        Returns
-        -------
-        sequence of array or None
-            Its outputs; None where it cannot read or write the arrays in place, and nothing has run.
-        """
         cupy = sys.modules["cupy"]
         arrays: Sequence[Array] = values
         if self._converted:
@@ -288,23 +233,20 @@ class CudaFastPath:
     def _launch(
         self, cupy: Any, ready: _Ready, values: tuple[Any, ...], out: tuple[Array, ...]
     ) -> Sequence[Array] | None:
-        geometry, (dtypes, compute) = self._geometry, self._planned
         outputs: Sequence[Array]
         targets: Sequence[Any]
         if self._fit is None and self._block is not None:
             outputs = reserved = reserve(self._block)
             targets = reserved.pointers
         elif self._fit is None:
-            outputs, targets = fresh(geometry, dtypes, compute, cupy)
+            outputs, targets = fresh(self._geometry, self._dtypes, self._compute, cupy)
         else:
             if aside_of(self._fit, tuple([0 if isinstance(x, np.generic) else x.data.ptr for x in (*values, *out)])):
                 return None
             outputs = targets = out
         # CuPy takes an array, or memory, for an address, faster than a number.
         ready.function(ready.grid, ready.block, (*ready.ints, *values, *targets))
-        return (
-            outputs if self._shapes is None else summed(geometry, self._shapes, dtypes, tuple(outputs), tuple(targets))
-        )
+        return outputs if self._shapes is None else self._summed(outputs, targets)
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:

@@ -1,16 +1,14 @@
-"""Memory of CUDA devices: the outputs of a call in one allocation, and calls on the device that has the arrays."""
+"""Memory of CUDA devices: the outputs of a call in one allocation."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dualbcast.errors import ArgumentError
 from dualbcast.runtime.arguments import Array, DType
 
 # What CuPy's pool rounds to, and more than any access needs.
@@ -45,34 +43,25 @@ class Reserved(Sequence[Array]):
 
     def __init__(self, shape: tuple[int, ...], kinds: tuple[type, ...], pointers: list[Any]) -> None:
         self._shape, self._kinds, self.pointers = shape, kinds, pointers
-        self._arrays: tuple[Array, ...] | None = None
-
-    def _all(self) -> tuple[Array, ...]:
-        if self._arrays is None:
-            make, shape = sys.modules["cupy"].ndarray, self._shape
-            kinds = zip(self._kinds, self.pointers, strict=True)
-            self._arrays = tuple([make(shape, kind, pointer) for kind, pointer in kinds])
-        return self._arrays
+        self._arrays: list[Array] | None = None
 
     def __len__(self) -> int:
         return len(self.pointers)
 
-    def __iter__(self) -> Iterator[Array]:
-        return iter(self._all())
-
     def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice) and self._arrays is None:
-            return Reserved(self._shape, self._kinds[at], self.pointers[at])
-        return self._all()[at]
+        if self._arrays is None:
+            if isinstance(at, slice):
+                return Reserved(self._shape, self._kinds[at], self.pointers[at])
+            self._arrays = [
+                *map(sys.modules["cupy"].ndarray, itertools.repeat(self._shape), self._kinds, self.pointers)
+            ]
+        return self._arrays[at]
 
 
 def reserve(wanted: SharedBlock) -> Reserved:
     """Uninitialised contiguous CuPy arrays, in one block of CuPy's current pool. One that is kept keeps the block.
 
-    Raises
-    ------
-    MemoryError
-        CuPy's, which says how much is taken; a note says what the call needs and what may help.
+    CuPy's `MemoryError` says how much is taken; a note says what the call needs and what may help.
     """
     if not wanted.kinds:
         return Reserved(wanted.shape, (), [])
@@ -86,24 +75,3 @@ def reserve(wanted: SharedBlock) -> Reserved:
         )
         raise
     return Reserved(wanted.shape, wanted.kinds, [memory + at if at else memory for at in wanted.places])
-
-
-def beside(values: Sequence[object]) -> AbstractContextManager[Any]:
-    """A context in which the current device is the one that has the arrays among `values`; none needed for NumPy's.
-
-    Raises
-    ------
-    ArgumentError
-        If two devices have arrays of the call.
-    """
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        return nullcontext()
-    devices = {value.data.device_id for value in values if isinstance(value, cupy.ndarray)}
-    if len(devices) > 1:
-        listed = " and ".join(map(str, sorted(devices)))
-        raise ArgumentError(f"The arrays of one call are on GPUs {listed}; copy them to one of these.")
-    if not devices or devices == {cupy.cuda.runtime.getDevice()}:
-        return nullcontext()
-    context: AbstractContextManager[Any] = cupy.cuda.Device(*devices)
-    return context

@@ -1,13 +1,17 @@
-"""The loop around a kernel for short rows, as of points with three coordinates each: many rows become one long row.
+"""Loops around kernels whose inputs are packed.
 
-It copies inputs that repeat along rows, or lie otherwise, to a contiguous piece. Where an output is a sum, the kernel
-writes the terms to a piece as well, and the loop adds them up.
+Inputs that lie in another order than the output are copied tile by tile. A tile holds a block of rows, contiguous along
+the row; the kernel is then called for each of these rows.
+
+Short rows, as of points with three coordinates each, are joined: many become one long row. Inputs that repeat along
+rows, or lie otherwise, are copied to a contiguous piece. Where an output is a sum, the kernel writes the terms to a
+piece as well, and the loop adds them up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dualbcast.codegen.loops import calls, places_of
 
@@ -15,6 +19,11 @@ if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
     from dualbcast.codegen.values import Value
 
+# Elements of a tile's row beyond its columns. If rows were a power of two apart, all of them would share few sets of
+# the processor's cache.
+_GAP = 16
+# The rows and columns that are transposed at once.
+_BLOCK = 8
 # The most elements of a row that is short.
 SHORT = 32
 # The rows of a piece are a multiple of this, so that pieces end where vectors do.
@@ -25,8 +34,117 @@ _PIECE = 2048
 _LANES = 8
 _LARGEST_PIECE = max(_PIECE, ROWS * SHORT) + _LANES
 
-# Which pointer is of a sum; whether it is over "rows", "columns" or "all"; and the bytes of a term.
+# Which pointer is of a sum; whether it is over "rows" or "columns"; and the bytes of a term.
 Sums = tuple[tuple[int, str, int], ...]
+
+
+def tile_places(itemsizes: Sequence[int], tile: tuple[int, int]) -> list[int]:
+    """Where the tiles of inputs begin, and the bytes of all."""
+    rows, columns = tile
+    return places_of([rows * (columns + _GAP) * size for size in itemsizes])
+
+
+def write_gather(
+    module: Module,
+    integers: int,
+    pointers: int,
+    packed: tuple[int, ...],
+    itemsizes: tuple[int, ...],
+    tile: tuple[int, int],
+) -> Function:
+    """A loop over a panel around kernels that take so many sizes and strides, and so many pointers.
+
+    It is a function of the kernel's address, the panel's `start`, `step`, `rows` and `columns`; for each packed input
+    the bytes from a row to the next and from a column to the next; and sizes, strides and pointers, of packed inputs to
+    the panel's first element; and memory for tiles. `packed` says which pointers are of packed inputs, `itemsizes` the
+    bytes of their elements, `tile` the most rows and columns of a tile.
+    """
+    width = tile[1]
+    pitch = width + _GAP
+    packs = {size: module.use(write_pack, size, pitch) for size in sorted(set(itemsizes))}
+    parameters = ["int64"] * (5 + 2 * len(packed) + integers) + ["*int8"] * pointers
+    f = module.function("gather", [*parameters, "*int8"], "int32")
+    kernel, start, step, rows, columns, *given, memory = f.parameters
+    strides, given = given[: 2 * len(packed)], given[2 * len(packed) :]
+    tiles = [memory.skip_bytes(place) for place in tile_places(itemsizes, tile)[:-1]]
+    inputs = [given[integers + position] for position in packed]
+    with f.range(0, columns, width) as column:
+        count = (columns - column).at_most(width)
+        for source, to, size, across, along in zip(inputs, tiles, itemsizes, strides[::2], strides[1::2], strict=True):
+            f.call(packs[size], to, source.skip_bytes(column * along), rows, count, across, along)
+        with f.range(0, rows) as row:
+            first = start + column + row * step
+            for position, to, size in zip(packed, tiles, itemsizes, strict=True):
+                # The kernel indexes it with the linear index, which is `first` at the beginning of the tile's row.
+                given[integers + position] = to.skip_bytes((row * pitch - first) * size)
+            status = f.call_address(kernel, "int32", [first, first + count, *given])
+            with f.if_(status != 0):
+                f.return_(status)
+    f.return_(0)
+    return f
+
+
+def write_pack(module: Module, size: int, pitch: int) -> Function:
+    """Copy elements of so many bytes to the rows of a tile, `pitch` elements apart.
+
+    Its arguments are the tile and the input, the numbers of rows and columns, and the input's bytes from a row to the
+    next and from a column to the next. A stride that is known is one that LLVM vectorises.
+    """
+    kind = f"int{8 * size}"
+    f = module.function(f"pack{size}", ["*int8", "*int8", *["int64"] * 4], noalias=True)
+    to, source, rows, columns, across, along = f.parameters
+    rows8, columns8 = rows & -_BLOCK, columns & -_BLOCK
+
+    def copy(rows: tuple[Any, Any], columns: tuple[Any, Any], along: Any) -> None:
+        """Copy the elements of some rows and columns, one by one."""
+        with f.range(*rows) as i, f.range(*columns) as j:
+            to.of(kind)[i * pitch + j] = source.skip_bytes(i * across + j * along).of(kind)[0]
+
+    with f.if_((across == size) & (rows8 != 0) & (columns8 != 0)):
+        with f.range(0, columns8, _BLOCK) as j, f.range(0, rows8, _BLOCK) as i:
+            corner = source.skip_bytes(j * along + i * size).of(kind)
+            block = []
+            for k in range(_BLOCK):
+                block.append(corner.skip_bytes(along * k).vector(0, _BLOCK))
+                # The next iteration of the outer loop reads it, too far away for the processor to foresee.
+                f.prefetch(corner.skip_bytes(along * (k + _BLOCK)))
+            for k, row in enumerate(_transposed(block)):
+                to.of(kind)[(i + k) * pitch + j] = row
+        copy((rows8, rows), (0, columns), along)
+        copy((0, rows8), (columns8, columns), along)
+        f.return_()
+    # Columns two apart are those of complex numbers, three or four apart those of points. Of wide elements those are no
+    # faster.
+    for stride in (-size, 2 * size, 3 * size, 4 * size) if size <= 4 else (-size, 2 * size):
+        with f.if_(along == stride):
+            copy((0, rows), (0, columns), stride)
+            f.return_()
+    copy((0, rows), (0, columns), along)
+    f.return_()
+    return f
+
+
+def _transposed(block: Sequence[Value]) -> Sequence[Value]:
+    """The columns of eight vectors of eight elements."""
+    low, high = ([at + _BLOCK * which for at in half for which in (0, 1)] for half in (range(4), range(4, 8)))
+    # To interleave vectors four apart moves a bit of the row's number to the column's: three times transposes.
+    for _ in range(3):
+        pairs = zip(block[:4], block[4:], strict=True)
+        block = [one.shuffle(other, half) for one, other in pairs for half in (low, high)]
+    return block
+
+
+def write_copies(module: Module, sizes: tuple[int, ...]) -> Function:
+    """A kernel that copies inputs, of elements of so many bytes, to as many outputs: it takes a range and pointers."""
+    f = module.function("copies", ["int64", "int64", *["*int8"] * (2 * len(sizes))], "int32")
+    start, stop, *pointers = f.parameters
+    for size, source, to in zip(sizes, pointers[: len(sizes)], pointers[len(sizes) :], strict=True):
+        f.copy_bytes(to.skip_bytes(start * size), source.skip_bytes(start * size), (stop - start) * size)
+    f.return_(0)
+    return f
+
+
+# ---- short rows ------------------------------------------------------------------------------------------------------
 
 
 def piece_places(itemsizes: tuple[int, ...], sums: Sums) -> list[int]:
@@ -40,7 +158,7 @@ def write_join(
 ) -> Function:
     """A loop over a panel of short rows around kernels that take so many sizes and strides, and so many pointers.
 
-    It is a function of the arguments of `tile_packing.write_gather`, with two differences, since rows follow one
+    It is a function of the arguments of `write_gather`, with two differences, since rows follow one
     another: in place of `step` it takes the number of rows of a plane, and before the bytes from row to row those from
     plane to plane. `joined` says which pointers are of inputs that are copied to pieces, `itemsizes` the bytes of their
     elements. Pointers of `sums` are to the panel's own, in float64. For each sum of float64 terms there is one more
@@ -80,9 +198,11 @@ def write_join(
             else:
                 f.call(module.use(write_add_rows, size), total, piece, count, columns)
     for (_, over, size), total, result in zip(sums, totals, results, strict=True):
-        kept = [next(lost)] if size == 8 else []
-        if over != "columns":
-            f.call(module.use(write_finish, size, over), result, *kept, total, columns)
+        kept = [result, next(lost)] if size == 8 else [result]
+        if over == "rows":
+            with f.range(0, columns) as j:
+                for at, to in enumerate(kept):
+                    to[j] = total.of("float64")[j + at * SHORT]
     f.return_(0)
     return f
 
@@ -92,7 +212,7 @@ def write_lay(module: Module, size: int) -> Function:
     f = module.function(f"lay{size}", ["*int8", "*int8", *["int64"] * 7])
     to, source, row, count, columns, plane, over, across, along = f.parameters
     laid = f.variable(0)
-    with f.loop() as planes:
+    with f.loop() as leave:
         above, down = (row + laid.value) // plane, (row + laid.value) % plane
         some = (plane - down).at_most(count - laid.value)
         corner = source.skip_bytes(above * over + down * across)
@@ -100,7 +220,7 @@ def write_lay(module: Module, size: int) -> Function:
         f.call(spread, to.skip_bytes(laid.value * columns * size), corner, some, columns, across, along)
         laid.value = laid.value + some
         with f.if_(laid.value == count):
-            planes.leave()
+            leave()
     f.return_()
     return f
 
@@ -169,19 +289,3 @@ def _add(total: Variable, lost: Variable, term: Value, size: int) -> None:
         total.value, lost.value = calls.add(total.value, lost.value, term)
     else:
         total.value = total.value + term.to_float64()
-
-
-def write_finish(module: Module, size: int, over: str) -> Function:
-    """Store the sums of the columns, or, over "all", the sum of these; and what they lost if terms have 8 bytes."""
-    results = ["*float64"] * (2 if size == 8 else 1)
-    f = module.function(f"finish_{over}{size}", [*results, "*float64", "int64"], noalias=True)
-    *to, source, columns = f.parameters
-    total, lost = f.variable(0.0, "float64"), f.variable(0.0, "float64")
-    with f.range(0, columns) as j:
-        sums = calls.add(total.value, lost.value + source[j + SHORT], source[j])
-        if over == "all":
-            total.value, lost.value = sums
-        for result, number in zip(to, sums, strict=False):
-            result[0 if over == "all" else j] = number
-    f.return_()
-    return f
