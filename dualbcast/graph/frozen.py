@@ -27,7 +27,6 @@ from dualbcast.runtime.buffer_pool import Lease
 # An array of so many bytes is copied; see docs/decisions/061-thresholds-of-the-graph.md.
 COPIED_BYTES = 8192
 
-_ndarray = np.ndarray
 # Arrays with these bases do not own their memory, but nobody else writes to it.
 _OWN = (Lease, mmap.mmap)
 
@@ -115,13 +114,13 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     CuPy arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory. Earlier views
     of an array that owns its memory stay writable. A copy does not help if the array `is_read_again` by a second call.
     """
-    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
+    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is np.ndarray):
         return array.copy("K"), None
-    if not isinstance(array, _ndarray):
+    if not isinstance(array, np.ndarray):
         return array.copy(), None  # CuPy's, on the current stream
     owner = array
     views: tuple[Any, ...] = ()
-    while owner.base is not None and isinstance(base := _base_of(owner), _ndarray):
+    while owner.base is not None and isinstance(base := _base_of(owner), np.ndarray):
         views = (owner, *views)
         owner = base
     base = None  # it would count as a reference
@@ -167,8 +166,8 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers and no more."""
     array = value
-    if type(value) is not _ndarray:
-        if has_own_arithmetic(value) or (isinstance(value, _ndarray) and type(value) is not np.memmap):
+    if type(value) is not np.ndarray:
+        if has_own_arithmetic(value) or (isinstance(value, np.ndarray) and type(value) is not np.memmap):
             raise refused_argument(value, "the value of a Variable")
         array = as_array(value)
         if array.dtype.kind == "O" and array is not value:
@@ -183,7 +182,7 @@ def _base_of(array: Any) -> Any:
     """The object that an array is a view of; `as_strided` puts an object in between that has only the address."""
     base = array.base
     inner = getattr(base, "base", None)
-    return inner if type(base).__name__ == "DummyArray" and isinstance(inner, _ndarray) else base
+    return inner if type(base).__name__ == "DummyArray" and isinstance(inner, np.ndarray) else base
 
 
 def _copy_of_view(array: Any, owner: Any) -> Any:

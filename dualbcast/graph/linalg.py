@@ -146,10 +146,9 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
     # Each operand is brought to the form in which all its axes have different names, none of them is broadcast, and
     # each is in the result or in another operand: then the derivative is an einsum of the same form.
     apart = [_without_broadcast(labels, each, sizes) for labels, each in zip(names, inputs, strict=True)]
-    everywhere = [set(labels) for labels, _ in apart]
     parts = []
     for at, (labels, operand) in enumerate(apart):
-        others = set(result).union(*everywhere[:at], *everywhere[at + 1 :])
+        others = set(result).union(*[own for own, _ in apart[:at] + apart[at + 1 :]])
         parts.append(_simplified(labels, operand, others))
     present = "".join(label for label in result if any(label in labels for labels, _ in parts))
     product = run(_EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result=present)
@@ -158,8 +157,6 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
 
 def _without_broadcast(labels: str, operand: Variable, sizes: dict[str, int]) -> tuple[str, Variable]:
     broadcast = [at for at, label in enumerate(labels) if operand.shape[at] == 1 and sizes[label] != 1]
-    if not broadcast:
-        return labels, operand
     return "".join(label for at, label in enumerate(labels) if at not in broadcast), shapes.squeeze(operand, broadcast)
 
 

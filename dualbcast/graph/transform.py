@@ -311,10 +311,7 @@ def _heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Va
 
 
 def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
-    """The number to differentiate with its cotangent, which is one; nothing if it carries no derivative.
-
-    A result that has no gradient is refused.
-    """
+    """The number to differentiate with its cotangent, which is one; nothing if it carries no derivative."""
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
