@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,6 @@ _NUMBERS = {bool, int, float, complex}
 _HOSTS = (1, 3, 11)
 # By an attribute of the classes of other libraries, the way to the array inside.
 _ARRAY_INSIDE = {"magnitude": ".magnitude", "dims": ".data", "to_numpy": ".to_numpy()", "compute": ".compute()"}
-
-
-# --- how they are recognised ------------------------------------------------------------------------------------------
 
 
 def is_variable(value: object) -> bool:
@@ -59,9 +55,6 @@ def _is_of_cupy(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "cupy"
 
 
-# --- how messages speak of them ---------------------------------------------------------------------------------------
-
-
 def called(value: object) -> str:
     """An object by its type: None, `a list`, `a torch.Tensor`."""
     kind = type(value)
@@ -85,21 +78,15 @@ def _has(*names: str) -> Callable[[object], bool]:
     return lambda value: any(hasattr(value, name) for name in names)
 
 
-def _library(value: Any) -> str:
-    """The library that shares the memory behind a DLPack object."""
+def _is_on_device(value: Any) -> bool:
+    """Whether DLPack says that the memory of an object is not a host's."""
     try:
-        device, _ = value.__dlpack_device__()
+        return value.__dlpack_device__()[0] not in _HOSTS
     except Exception:  # whatever somebody else's object may raise
-        return "np"
-    return "np" if device in _HOSTS else "cupy"
+        return False
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Number) or (hasattr(type(value), "__float__") and not isinstance(value, type))
-
-
-_is_tensor, _is_dlpack = _is("torch", "Tensor"), _has("__dlpack__")
-
+_is_tensor = _is("torch", "Tensor")
 # What to write in place of an object: the sentence of the first question whose answer is yes.
 _INSTEAD: list[tuple[Callable[[Any], bool], str]] = [
     (
@@ -120,10 +107,10 @@ _INSTEAD: list[tuple[Callable[[Any], bool], str]] = [
     ),
     (_has("__array__", "__array_interface__"), "Pass np.asarray({name})."),
     (_has("__cuda_array_interface__"), "Pass cupy.asarray({name})."),
-    (lambda value: _is_dlpack(value) and _library(value) == "cupy", "Pass cupy.from_dlpack({name})."),
-    (_is_dlpack, "Pass np.from_dlpack({name})."),
+    (_is_on_device, "Pass cupy.from_dlpack({name})."),
+    (_has("__dlpack__"), "Pass np.from_dlpack({name})."),
     (lambda value: isinstance(value, complex), "Pass {name}.real and {name}.imag as two arguments."),
-    (_is_number, "Pass float({name})."),
+    (lambda value: hasattr(type(value), "__float__"), "Pass float({name})."),
     (lambda value: value is None or isinstance(value, str | bytes | dict | set | frozenset | type), ""),
     (
         lambda value: isinstance(value, Sequence | memoryview) or hasattr(value, "__buffer__"),

@@ -296,7 +296,7 @@ BUGS = [
     ),
     Bug(
         "cumulative sum from the wrong end",
-        "return flip(cumsum(flip(cotangent, axis), axis), axis)",
+        "return shapes.flip(cumsum(shapes.flip(cotangent, axis), axis), axis)",
         "return cumsum(cotangent, axis)",
         "test_arrays",
     ),
@@ -308,8 +308,8 @@ BUGS = [
     ),
     Bug(
         "variance by the wrong count",
-        "count = size_of(x.shape, axes) - correction",
-        "count = size_of(x.shape, axes)",
+        "count = shapes.size_of(x.shape, axes) - correction",
+        "count = shapes.size_of(x.shape, axes)",
         "test_arrays",
     ),
     # --- cli and the top level ---

@@ -11,11 +11,9 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-
-Array: TypeAlias = Any  # numpy.ndarray or cupy.ndarray: CuPy is optional and has no types
 
 _NUMPYS = (np.ndarray, np.generic)
 
@@ -48,7 +46,7 @@ def is_array(value: Any) -> bool:
     return cupy is not None and isinstance(value, cupy.ndarray)
 
 
-def as_array(value: Any) -> Array:
+def as_array(value: Any) -> Any:
     """A value as an array: NumPy's reductions return scalars, and users pass numbers and lists."""
     if type(value) is np.ndarray or (is_array(value) and not isinstance(value, np.generic)):
         return value
@@ -60,7 +58,7 @@ def is_float(dtype: Any) -> bool:
     return bool(dtype.kind == "f") or dtype.name == "bfloat16"
 
 
-def on_host(array: Array) -> Any:
+def on_host(array: Any) -> Any:
     """The array, or a NumPy array with the values of a CuPy array."""
     return array if isinstance(array, np.ndarray) else array.get()
 
@@ -126,7 +124,10 @@ def leaves(tree: Any) -> list[Any]:
     kind = _kind(type(tree))
     if kind == "leaf":
         return [] if tree is None else [tree]
-    return [leaf for _, part in _parts(kind, tree) for leaf in leaves(part)]
+    collected: list[Any] = []
+    for _, part in _parts(kind, tree):
+        collected += leaves(part)
+    return collected
 
 
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:

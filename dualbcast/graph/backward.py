@@ -28,10 +28,10 @@ from dualbcast.graph.variable import Variable
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
-# By the identity of an array, the nodes that took parts of it, with the cotangents of the parts.
+# By the identity of an array, the nodes that took parts of it, with the cotangents of the parts; or the first node with
+# the sum of them. If each had an array of the size of the whole, a loop over parts would take time in the square of
+# their number.
 _Parts: TypeAlias = dict[_Key, list[tuple[Node, Variable]]]
-# The cotangents of parts wait until they have so many times the elements of the whole.
-_PARTS_HELD = 4
 
 
 def backward(
@@ -60,7 +60,7 @@ def backward(
             seeds = tuple([cotangents.get(key) if key in wanted else cotangents.pop(key, None) for key in keys])
             if True in [seed is not None for seed in seeds]:
                 _through(node, seeds, needed, cotangents, parts)
-        for key in wanted:
+        for key in wanted & parts.keys() if parts else ():
             _add_parts(cotangents, parts, key)
     return [cotangents.get(key_of(target)) for target in targets]
 
@@ -77,20 +77,19 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
     wanted = {key_of(target) for target in targets}
     # These targets may have been computed inside a kernel.
     inner = {target.source: target for target in targets if target.source is not None}
-    on_the_way: dict[Node, bool] = {}
+    on_the_way: dict[Node | None, bool] = {}
     order: list[tuple[Node, tuple[bool, ...]]] = []
     pending: list[tuple[Node, bool]] = [(output.node, False) for output in outputs if output.node is not None]
+
+    def is_needed(each: Any) -> bool:
+        return (
+            isinstance(each, Variable) and each.tracked and (key_of(each) in wanted or on_the_way.get(each.node, False))
+        )
+
     while pending:
         node, is_explored = pending.pop()
         if is_explored:
-            needed = tuple(
-                [
-                    isinstance(each, Variable)
-                    and each.tracked
-                    and (key_of(each) in wanted or (each.node is not None and on_the_way.get(each.node, False)))
-                    for each in node.inputs
-                ]
-            )
+            needed = tuple(map(is_needed, node.inputs))
             on_the_way[node] = any(needed)
             if on_the_way[node]:
                 order.append((node, needed))
@@ -109,20 +108,19 @@ def _order(outputs: list[Variable], targets: Sequence[Variable], stop: bool) -> 
 
 
 def _through(
-    node: Node,
-    seeds: tuple[Any, ...],
-    needed: tuple[bool, ...],
-    cotangents: dict[_Key, Variable],
-    parts: _Parts,
+    node: Node, seeds: tuple[Any, ...], needed: tuple[bool, ...], cotangents: dict[_Key, Variable], parts: _Parts
 ) -> None:
     """Pull cotangents back through one node, and add them to those of its inputs."""
     if node.primitive is GETITEM and is_injective(node.static["key"]):
-        (seed,), (whole,) = seeds, node.inputs
-        settle((seed,))
-        waiting = parts.setdefault(key_of(whole), [])
-        waiting.append((node, seed))
-        if len(waiting) * seed.size > _PARTS_HELD * whole.size:
-            _add_parts(cotangents, parts, key_of(whole))
+        (seed,), (whole,), key = seeds, node.inputs, node.static["key"]
+        present = parts.setdefault(key_of(whole), [])
+        if _waits(seed):
+            present.append((node, seed))
+        elif not present:
+            present.append((node, scatter_parts([seed], [key], whole.shape)))
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # a kernel does not warn either
+                present[0][1].array[key] += seed.array
         return
     pulled = node.primitive.pullback(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
@@ -139,12 +137,18 @@ def _through(
 
 
 def _add_parts(cotangents: dict[_Key, Variable], parts: _Parts, key: _Key) -> None:
-    """Add the cotangents of parts of an array to that of the array, together, so that a loop over its parts takes no
-    time in the square of their number."""
+    """Add the cotangents of parts of an array to that of the array."""
     if key in parts:
         nodes, seeds = zip(*parts.pop(key), strict=True)
-        shape = nodes[0].inputs[0].shape
-        _accumulate(cotangents, key, scatter_parts(seeds, [node.static["key"] for node in nodes], shape))
+        total = seeds[0]
+        if _waits(total):
+            total = scatter_parts(seeds, [node.static["key"] for node in nodes], nodes[0].inputs[0].shape)
+        _accumulate(cotangents, key, total)
+
+
+def _waits(seed: Variable) -> bool:
+    """Whether the cotangent of a part waits for those of the other parts. A sum of half precision is rounded once."""
+    return STATE.is_recording or seed.dtype.itemsize == 2
 
 
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:
@@ -156,9 +160,6 @@ def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> 
         else:
             cotangent = apply("add", present, cotangent)
     cotangents[key] = cotangent
-
-
-# --- functions that are differentiated --------------------------------------------------------------------------------
 
 
 def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
@@ -180,9 +181,6 @@ def check_results(result: Any, name: str) -> None:
 def name_of(function: Any) -> str:
     """The name of a function in messages."""
     return f"{getattr(function, '__name__', repr(function))}()"
-
-
-# --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 def checkpoint(function: Function) -> Function:
@@ -210,7 +208,9 @@ def checkpoint(function: Function) -> Function:
         arguments = [given[at] for at in positions]
         # The node refers to the structure of the arguments, and to their leaves that carry no derivative.
         structure = rebuild((args, named), [False] * len(given))
-        constants, frozen = _constants(given, positions)
+        captured: dict[_Key, Variable] = {}
+        frozen: set[Frozen | None] = set()
+        constants = [None if at in positions else _constant(leaf, frozen) for at, leaf in enumerate(given)]
 
         def call(inputs: Sequence[Variable]) -> Any:
             """The function, with other Variables in the place of the arguments that carry derivatives."""
@@ -218,52 +218,44 @@ def checkpoint(function: Function) -> Function:
             again, options = rebuild(structure, [values.get(at, leaf) for at, leaf in enumerate(constants)])
             return function(*again, **options)
 
-        captured = _Captured()
-        with setting(observer=captured.observe, is_recording=False):
+        with setting(observer=_observer(captured, frozen), is_recording=False):
             result = call([Variable(each, tracked=False) for each in arguments])
         check_results(result, name_of(function))
-        inputs = (*arguments, *captured.variables.values())
+        inputs = (*arguments, *captured.values())
         observe(inputs)
         tracked = bool(inputs)
         outputs = [Variable(leaf, tracked) if isinstance(leaf, Variable) else leaf for leaf in leaves(result)]
         if tracked:
-            static = {"call": call, "count": len(arguments), "frozen": [*frozen, *captured.frozen]}
+            static = {"call": call, "count": len(arguments), "frozen": frozen}
             record(_CHECKPOINT, inputs, static, [leaf for leaf in outputs if isinstance(leaf, Variable)])
         return rebuild(result, outputs)
 
     return checkpointed  # type: ignore[return-value]
 
 
-def _constants(given: list[Any], positions: Sequence[int]) -> tuple[list[Any], list[Frozen | None]]:
-    """The leaves of arguments except those at some positions. Arrays among them are frozen."""
-    constants = [None if at in positions else leaf for at, leaf in enumerate(given)]
-    frozen = []
-    for at, leaf in enumerate(constants):
-        if is_array(leaf) and not isinstance(leaf, np.generic):
-            constants[at], need = freeze(leaf)
-            frozen.append(need)
-    return constants, frozen
+def _constant(leaf: Any, frozen: set[Frozen | None]) -> Any:
+    """An argument that carries no derivative. If it is an array, it is frozen, and `frozen` gets the need of that."""
+    if is_array(leaf) and not isinstance(leaf, np.generic):
+        leaf, need = freeze(leaf)
+        frozen.add(need)
+    return leaf
 
 
-class _Captured:
-    """Notes which tracked Variables and user's arrays a function captures."""
+def _observer(captured: dict[_Key, Variable], frozen: set[Frozen | None]) -> Callable[[Sequence[Any]], None]:
+    """A function that notes the tracked Variables and the user's arrays among the inputs of operations, if they are
+    older than itself."""
+    since, before = next_serial(), STATE.observer
 
-    def __init__(self) -> None:
-        self.variables: dict[_Key, Variable] = {}
-        # The needs of arrays that the function has used, and will use again.
-        self.frozen: set[Frozen] = set()
-        self._since, self._before = next_serial(), STATE.observer
-
-    def observe(self, inputs: Sequence[Any]) -> None:
-        """Note the inputs of an operation."""
+    def note(inputs: Sequence[Any]) -> None:
         for each in inputs:
             if isinstance(each, Variable):
-                if each.tracked and each.serial < self._since:
-                    self.variables.setdefault(key_of(each), each)
-                if each.frozen is not None:
-                    self.frozen.add(each.frozen)
-        if self._before is not None:
-            self._before(inputs)
+                frozen.add(each.frozen)
+                if each.tracked and each.serial < since:
+                    captured.setdefault(key_of(each), each)
+        if before is not None:
+            before(inputs)
+
+    return note
 
 
 def _pullback_of_checkpoint(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:

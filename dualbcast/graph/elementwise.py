@@ -26,26 +26,24 @@ from dualbcast.graph.variable import Variable, method, registered
 class ScalarOperation(NamedTuple):
     """An element-wise operation."""
 
-    name: str
     # NumPy's function (and CuPy's, by NumPy's protocols), for arrays without a derivative.
-    compute: Callable[..., Any]
+    primitive: Primitive
     # The function that kernels contain; None where there is none, and NumPy always computes the operation.
     scalar: BroadcastFunction | None
     # Whether differentiation ends here: the derivative is zero wherever it exists.
     ends: bool
 
 
-# Ufuncs whose derivative is zero wherever it exists, and ufuncs whose results are no floats.
-_WITHOUT_DERIVATIVE = {
-    *("ceil", "floor", "floor_divide", "rint", "sign", "trunc", "invert", "gcd", "lcm"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "signbit"),
-    *("isfinite", "isinf", "isnan", "logical_and", "logical_or", "logical_xor", "logical_not"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
-}
-# Those of them that kernels contain all the same, so that the operations around them need not be computed apart.
-_IN_KERNELS = {
+# Ufuncs whose derivative is zero wherever it exists. Kernels contain them, so that the operations around them need not
+# be computed apart.
+_STEPS_IN_KERNELS = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isfinite", "isinf", "isnan", "ceil", "floor", "rint", "sign", "trunc"),
+}
+# Those that NumPy computes; the results of most are no floats.
+_STEPS_BY_NUMPY = {
+    *("floor_divide", "invert", "gcd", "lcm", "signbit", "logical_and", "logical_or", "logical_xor", "logical_not"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "bitwise_count"),
 }
 # Numbers that become part of the kernel as exponents, so it has no general power in it.
 _EXPONENTS = {*range(-4, 9), 0.5, -0.5, 1.5}
@@ -56,20 +54,28 @@ def operation(key: str | np.ufunc) -> ScalarOperation:
     """The operation for "where", the name of a NumPy ufunc, or a ufunc of any library that has a derivative rule."""
     if key == "where":
         choice = _scalar_function(lambda condition, x, y: x if condition else y, "where")
-        return ScalarOperation("where", np.where, choice, False)
+        return ScalarOperation(Primitive("where", np.where, None), choice, False)
     ufunc: np.ufunc = getattr(np, key) if isinstance(key, str) else key
     name = ufunc.__name__
+    primitive = Primitive(name, ufunc, None)
     is_of_numpy = getattr(np, name, None) is ufunc
-    ends = is_of_numpy and name in _WITHOUT_DERIVATIVE
-    if ends and name not in _IN_KERNELS:
-        return ScalarOperation(name, ufunc, None, True)
+    ends = is_of_numpy and name in _STEPS_IN_KERNELS
+    if is_of_numpy and name in _STEPS_BY_NUMPY:
+        return ScalarOperation(primitive, None, True)
     if ufunc.nout != 1 or ufunc.signature is not None:
         raise ArgumentError(f"{name} does not work on Variables: it is no function of single numbers to one number")
     calls: dict[int, Callable[..., Any]] = {1: lambda x: ufunc(x), 2: lambda x, y: ufunc(x, y)}
     scalar = _scalar_function(calls.get(ufunc.nin, lambda *args: ufunc(*args)), name)
-    if not ends:
-        _check_rule(scalar, ufunc)
-    return ScalarOperation(name, ufunc, scalar, ends)
+    try:
+        if not ends:
+            scalar.inspect_ir(*["float64"] * ufunc.nin)
+    except CompileError:
+        # It is refused where it is used, and not where the derivative is taken.
+        raise ArgumentError(
+            f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
+            "matter, or add a rule (dualbcast.rule)"
+        ) from None
+    return ScalarOperation(primitive, scalar, ends)
 
 
 def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFunction:
@@ -79,25 +85,10 @@ def _scalar_function(function: Callable[..., Any], name: str) -> BroadcastFuncti
     return scalar
 
 
-def _check_rule(scalar: BroadcastFunction, ufunc: np.ufunc) -> None:
-    """Refuse a ufunc without a derivative where it is used, and not where the derivative is taken."""
-    try:
-        scalar.inspect_ir(*["float64"] * ufunc.nin)
-    except CompileError:
-        raise ArgumentError(
-            f"there is no derivative rule for the ufunc {ufunc.__name__}: use it on v.value if its derivative does not "
-            "matter, or add a rule (dualbcast.rule)"
-        ) from None
-
-
 @functools.lru_cache(typed=True)
 def _fixed_power(exponent: float) -> BroadcastFunction:
     """The power with an exponent that is compiled in."""
     return _scalar_function(lambda x: x**exponent, f"power {exponent}")
-
-
-# Python's numbers, which an element function takes as they are.
-_NUMBERS = (bool, int, float)
 
 
 @registered
@@ -109,11 +100,11 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     if applied.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
         return _ended(applied, inputs)
     scalar = applied.scalar
-    if applied.name == "power":
+    if applied.primitive.name == "power":
         exponent = inputs[1]
         if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
             scalar, inputs = _fixed_power(exponent), inputs[:1]
-    output: Variable = call(scalar, inputs, applied.name)
+    output: Variable = call(scalar, inputs, applied.primitive.name)
     return output
 
 
@@ -150,9 +141,6 @@ def astype(x: Any, dtype: Any) -> Variable:
     return x if x.dtype == dtype else run(_ASTYPE, (x,), dtype=dtype)
 
 
-# --- element functions ------------------------------------------------------------------------------------------------
-
-
 def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> Any:
     """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name."""
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.
@@ -182,7 +170,7 @@ def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: st
 
 def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
     """An argument of an element function as a number of Python, whose dtype does not count, or a Variable."""
-    if type(value) in _NUMBERS:
+    if type(value) in (bool, int, float):
         return value
     if isinstance(value, np.generic):  # it becomes an array of the library of the other arguments
         value = namespace(*[each for each in beside if not isinstance(each, np.generic)]).asarray(value)
@@ -193,11 +181,9 @@ def _ended(applied: ScalarOperation, inputs: tuple[Any, ...]) -> Variable:
     """An operation where differentiation ends: only the values take part."""
     if STATE.observer is not None:
         observe([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
-    return run(Primitive(applied.name, applied.compute, None), arrays_of(inputs))
+    return run(applied.primitive, arrays_of(inputs))
 
 
 _ASTYPE = unary(
-    "astype",
-    lambda array, dtype: array.astype(dtype),
-    lambda node, cotangent: astype(cotangent, node.inputs[0].dtype),
+    "astype", lambda array, dtype: array.astype(dtype), lambda node, cotangent: astype(cotangent, node.inputs[0].dtype)
 )

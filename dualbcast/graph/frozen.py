@@ -6,30 +6,27 @@ the object ends, the array is writable again.
 
 from __future__ import annotations
 
-import functools
 import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError, a_or_an
+from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array
 from dualbcast.graph.tape import STATE
 from dualbcast.runtime.buffer_pool import Lease
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 # An array of so many bytes is copied; see docs/decisions/061-thresholds-of-the-graph.md.
 COPIED_BYTES = 8192
 
-_ndarray = np.ndarray
 # Arrays with these bases do not own their memory, but nobody else writes to it.
 _OWN = (Lease, mmap.mmap)
 
@@ -117,13 +114,13 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
     CuPy arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory. Earlier views
     of an array that owns its memory stay writable. A copy does not help if the array `is_read_again` by a second call.
     """
-    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is _ndarray):
+    if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is np.ndarray):
         return array.copy("K"), None
-    if not isinstance(array, _ndarray):
+    if not isinstance(array, np.ndarray):
         return array.copy(), None  # CuPy's, on the current stream
     owner = array
     views: tuple[Any, ...] = ()
-    while owner.base is not None and isinstance(base := _base_of(owner), _ndarray):
+    while owner.base is not None and isinstance(base := _base_of(owner), np.ndarray):
         views = (owner, *views)
         owner = base
     base = None  # it would count as a reference
@@ -155,31 +152,24 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
         if memory is None:
             if not owner.flags.writeable:
                 return None
-            memory = _MEMORIES[id(owner)] = _Memory(id(owner), [owner], STATE.outermost)
+            memory = _MEMORIES[id(owner)] = _Memory(id(owner), [], STATE.outermost)
         elif memory.call is not STATE.outermost:
             memory.call = None
         memory.count += 1
-        owner.setflags(False)  # the user may have made it writable since
-        for view in views:
-            if view.flags.writeable:
-                view.setflags(False)
-                memory.arrays.append(view)
+        for array in (owner, *views):
+            if array.flags.writeable:  # the user may have made it so since
+                array.setflags(False)
+                memory.arrays.append(array)
     return memory
 
 
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers and no more."""
     array = value
-    if type(value) is not _ndarray:
-        if has_own_arithmetic(value):
+    if type(value) is not np.ndarray:
+        if has_own_arithmetic(value) or (isinstance(value, np.ndarray) and type(value) is not np.memmap):
             raise refused_argument(value, "the value of a Variable")
         array = as_array(value)
-        if isinstance(array, _ndarray) and type(array) not in (_ndarray, np.memmap):
-            kind = a_or_an(type(array).__name__)
-            raise ArgumentError(
-                f"a Variable cannot hold {kind}: what that adds to the data (a mask, a unit) would be lost. If "
-                "that is right, pass np.asarray(…)"
-            )
         if array.dtype.kind == "O" and array is not value:
             hint = instead(value, "it")
             raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
@@ -192,7 +182,7 @@ def _base_of(array: Any) -> Any:
     """The object that an array is a view of; `as_strided` puts an object in between that has only the address."""
     base = array.base
     inner = getattr(base, "base", None)
-    return inner if type(base).__name__ == "DummyArray" and isinstance(inner, _ndarray) else base
+    return inner if type(base).__name__ == "DummyArray" and isinstance(inner, np.ndarray) else base
 
 
 def _copy_of_view(array: Any, owner: Any) -> Any:
@@ -205,36 +195,25 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
     return np.ndarray(array.shape, array.dtype, memory.data, offset, array.strides)
 
 
-# --- calls that fail --------------------------------------------------------------------------------------------------
-
-
-def thaw_on_failure(function: Function) -> Function:
-    """Decorate a transformation: if it fails, arrays that it alone needs are writable again, also while an interactive
-    session keeps the traceback, which refers to their Variables."""
-
-    @functools.wraps(function)
-    def called(*args: Any, **named: Any) -> Any:
-        if STATE.outermost is not None:
-            return function(*args, **named)
-        call = STATE.outermost = object()
-        try:
-            return function(*args, **named)
-        except BaseException:
-            _abandon(call)
-            raise
-        finally:
-            STATE.outermost = None
-
-    return called  # type: ignore[return-value]
-
-
-def _abandon(call: object) -> None:
-    """Make the arrays writable that only this call needs."""
-    with _LOCK:
-        for memory in [each for each in _MEMORIES.values() if each.call is call]:
-            ABANDONED.add(memory)
-            _restore(memory)
-    _count_ended()
+@contextmanager
+def thaw_on_failure() -> Iterator[None]:
+    """In a transformation: if it fails, arrays that it alone needs are writable again, although the traceback refers to
+    their Variables, and an interactive session keeps it."""
+    if STATE.outermost is not None:
+        yield
+        return
+    call = STATE.outermost = object()
+    try:
+        yield
+    except BaseException:
+        with _LOCK:
+            for memory in [each for each in _MEMORIES.values() if each.call is call]:
+                ABANDONED.add(memory)
+                _restore(memory)
+        _count_ended()
+        raise
+    finally:
+        STATE.outermost = None
 
 
 def _in_the_child() -> None:

@@ -16,14 +16,12 @@ import numpy as np
 
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.arrays import as_array, is_array, is_float
-from dualbcast.graph.lazy import TOTAL, Expression, Gathered, Limits, Output, composition_of, contracted, gather
+from dualbcast.graph.lazy import TOTAL, Expression, Gathered, Limits, Output, Shape, composition_of, contracted, gather
 from dualbcast.graph.primitives import arrays_of, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, launched
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import beside
-
-Shape = tuple[int, ...]
 
 
 def defer(

@@ -82,9 +82,6 @@ def scatter_parts(parts: Sequence[Variable], keys: Sequence[Any], shape: tuple[i
     return run(_SCATTER, tuple(parts), keys=keys, shape=shape)
 
 
-# --- the primitives ---------------------------------------------------------------------------------------------------
-
-
 def is_injective(key: Any) -> bool:
     """Whether a key can name no element twice: it has no arrays, or only one mask."""
     arrays = [part for part in (key if isinstance(key, tuple) else (key,)) if hasattr(part, "dtype")]
@@ -106,10 +103,9 @@ def _scatter(*values: Any, keys: Sequence[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _scatter_repeated(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
-    parts = key if isinstance(key, tuple) else (key,)
-    arrays = [at for at, part in enumerate(parts) if hasattr(part, "dtype")]
-    if arrays == [len(parts) - 1] and all(isinstance(part, slice) and part == slice(None) for part in parts[:-1]):
-        return _scatter_along(values, parts[-1], shape, arrays[0])
+    *before, last = key if isinstance(key, tuple) else (key,)
+    if hasattr(last, "dtype") and all(isinstance(part, slice) and part == slice(None) for part in before):
+        return _scatter_along(values, last, shape, len(before))
     # For any other key: the positions of its elements in the flattened array.
     size = math.prod(shape)
     places = namespace(values).arange(size).reshape(shape)[key]
@@ -138,9 +134,6 @@ _SCATTER = Primitive(
     _scatter,
     lambda node, cotangents, _wanted: [run(GETITEM, tuple(cotangents), key=key) for key in node.static["keys"]],
 )
-
-
-# --- sums of rows -----------------------------------------------------------------------------------------------------
 
 
 def _add_rows(rows: Any, places: Any, length: int) -> Any:
@@ -200,9 +193,6 @@ def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[A
 def _scatter_add(dtype: str, is_compensated: bool) -> Any:
     address = compiled("scatter_add", write_scatter_add, dtype, is_compensated, optimise=True)
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def _plain(key: Any, xp: Any) -> Any:

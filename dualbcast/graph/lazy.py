@@ -107,7 +107,7 @@ class Expression:
                 continue
             self.detached = self.detached or (is_derived and not self.tracked)
         outputs = [
-            Variable._pending(Output(self, index), self.tracked and is_float(dtype))
+            Variable._of(None, self.tracked and is_float(dtype), source=Output(self, index))
             for index, dtype in enumerate(self.dtypes)
         ]
         self.outputs = tuple([ref(each) for each in outputs])
@@ -205,8 +205,6 @@ def gather(
     return Gathered(order, leaves, computed, numbers)
 
 
-# --- compositions -----------------------------------------------------------------------------------------------------
-
 # The identity function, whose output is summed.
 _X = nodes.Var("x", "float")
 TOTAL = Element(nodes.Function("total", (_X,), (), (nodes.Output("out", _X),)), ("x",), "sum", Options())
@@ -218,25 +216,19 @@ _COMPOSITIONS_KEPT = 2048
 
 @dataclass(eq=False, slots=True)
 class Composition:
-    """A structure of expressions, with the element functions made of it by their outputs."""
+    """A structure of expressions."""
 
     # Of each expression the element function, and the numbers of its inputs; and the number of leaves. See `Gathered`.
     _elements: tuple[Element, ...]
     _refs: tuple[tuple[int, ...], ...]
     _leaves: int
-    _composed: dict[tuple[int, ...], Element] = field(default_factory=dict)
     # Outputs of inner expressions that were asked for later, by the position of the expression and their own. The next
     # kernel stores them, too.
     learned: set[tuple[int, int]] = field(default_factory=set)
 
+    @lru_cache(maxsize=_COMPOSITIONS_KEPT)  # noqa: B019 (compositions are kept, too)
     def element(self, outputs: tuple[int, ...]) -> Element:
         """The element function that gives some of the values, by their numbers."""
-        element = self._composed.get(outputs)
-        if element is None:
-            element = self._composed[outputs] = self._compose(outputs)
-        return element
-
-    def _compose(self, outputs: tuple[int, ...]) -> Element:
         first, *others = self._elements
         if not others and self._refs[0] == tuple(range(self._leaves)) and len(outputs) == len(first.function.outputs):
             return first

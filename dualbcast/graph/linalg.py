@@ -11,31 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
 from dualbcast.graph.elementwise import apply
 from dualbcast.graph.primitives import constant, run
-from dualbcast.graph.shapes import (
-    axes_of,
-    expand_dims,
-    matrix_transpose,
-    moveaxis,
-    reshape,
-    size_of,
-    squeeze,
-    sum_to,
-)
-from dualbcast.graph.shapes import sum as sum_over
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, method, registered
-
-# --- matrices ---------------------------------------------------------------------------------------------------------
 
 
 def _pullback_of_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c = node.inputs, cotangents[0]
     return (
-        sum_to(matmul(c, matrix_transpose(b)), a.shape) if wanted[0] else None,
-        sum_to(matmul(matrix_transpose(a), c), b.shape) if wanted[1] else None,
+        shapes.sum_to(matmul(c, shapes.matrix_transpose(b)), a.shape) if wanted[0] else None,
+        shapes.sum_to(matmul(shapes.matrix_transpose(a), c), b.shape) if wanted[1] else None,
     )
 
 
@@ -62,19 +50,19 @@ def matmul(a: Any, b: Any) -> Variable:
             f"matmul of shapes {a.shape} and {b.shape}: the last length of the first must be "
             f"{'the second to last' if b.ndim > 1 else 'that'} of the second"
         )
-    left = expand_dims(a, 0) if a.ndim == 1 else a
-    right = expand_dims(b, 1) if b.ndim == 1 else b
+    left = shapes.expand_dims(a, 0) if a.ndim == 1 else a
+    right = shapes.expand_dims(b, 1) if b.ndim == 1 else b
     # The product of a column and a row is element-wise, and may be part of a kernel, if those read it.
     is_outer = left.shape[-1] == 1 and max(a.dtype.itemsize, b.dtype.itemsize) <= 8
     product = apply("multiply", left, right) if is_outer else run(MATMUL, (left, right))
     if b.ndim == 1:
-        product = squeeze(product, -1)
-    return squeeze(product, -1 if b.ndim == 1 else -2) if a.ndim == 1 else product
+        product = shapes.squeeze(product, -1)
+    return shapes.squeeze(product, -1 if b.ndim == 1 else -2) if a.ndim == 1 else product
 
 
 def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
     """The sums of products along an axis of both."""
-    return sum_over(apply("multiply", constant(a), b), axis=axis)
+    return shapes.sum(apply("multiply", constant(a), b), axis=axis)
 
 
 @method
@@ -94,7 +82,7 @@ def inner(a: Any, b: Any) -> Variable:
 
 def outer(a: Any, b: Any) -> Variable:
     """The products of all elements of the one with all of the other, both flattened."""
-    return apply("multiply", reshape(a, (-1, 1)), reshape(b, (1, -1)))
+    return apply("multiply", shapes.reshape(a, (-1, 1)), shapes.reshape(b, (1, -1)))
 
 
 def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[int] | int] = 2) -> Variable:
@@ -102,32 +90,29 @@ def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[in
     a, b = constant(a), constant(b)
     if isinstance(axes, int):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
-    over_a, over_b = axes_of(axes[0], a.ndim, "tensordot"), axes_of(axes[1], b.ndim, "tensordot")
+    over_a, over_b = shapes.axes_of(axes[0], a.ndim, "tensordot"), shapes.axes_of(axes[1], b.ndim, "tensordot")
     if [a.shape[at] for at in over_a] != [b.shape[at] for at in over_b]:
         raise ShapeError(f"tensordot of shapes {a.shape} and {b.shape} over axes {over_a} and {over_b}: they differ")
-    left = moveaxis(a, over_a, tuple(range(a.ndim - len(over_a), a.ndim)))
-    right = moveaxis(b, over_b, tuple(range(len(over_b))))
+    left = shapes.moveaxis(a, over_a, tuple(range(a.ndim - len(over_a), a.ndim)))
+    right = shapes.moveaxis(b, over_b, tuple(range(len(over_b))))
     free_a, free_b = left.shape[: a.ndim - len(over_a)], right.shape[len(over_b) :]
-    length = size_of(a.shape, over_a)
-    rows = reshape(left, (math.prod(free_a), length))
-    return reshape(matmul(rows, reshape(right, (length, math.prod(free_b)))), (*free_a, *free_b))
+    length = shapes.size_of(a.shape, over_a)
+    rows = shapes.reshape(left, (math.prod(free_a), length))
+    return shapes.reshape(matmul(rows, shapes.reshape(right, (length, math.prod(free_b)))), (*free_a, *free_b))
 
 
 def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
     """The elements of two axes with equal indices, along a new last axis."""
     x = constant(x)
-    first, second = axes_of((axis1, axis2), x.ndim, "diagonal")
-    front = moveaxis(x, (first, second), (0, 1))
+    first, second = shapes.axes_of((axis1, axis2), x.ndim, "diagonal")
+    front = shapes.moveaxis(x, (first, second), (0, 1))
     index = namespace(x).arange(min(front.shape[:2]))
-    return moveaxis(front[index, index], 0, -1)
+    return shapes.moveaxis(front[index, index], 0, -1)
 
 
 def trace(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
     """The sum of the diagonal."""
-    return sum_over(diagonal(x, axis1, axis2), axis=-1)
-
-
-# --- einsum -----------------------------------------------------------------------------------------------------------
+    return shapes.sum(diagonal(x, axis1, axis2), axis=-1)
 
 
 def einsum(subscripts: str, *operands: Any) -> Variable:
@@ -161,21 +146,18 @@ def einsum(subscripts: str, *operands: Any) -> Variable:
     # Each operand is brought to the form in which all its axes have different names, none of them is broadcast, and
     # each is in the result or in another operand: then the derivative is an einsum of the same form.
     apart = [_without_broadcast(labels, each, sizes) for labels, each in zip(names, inputs, strict=True)]
-    everywhere = [set(labels) for labels, _ in apart]
     parts = []
     for at, (labels, operand) in enumerate(apart):
-        others = set(result).union(*everywhere[:at], *everywhere[at + 1 :])
+        others = set(result).union(*[own for own, _ in apart[:at] + apart[at + 1 :]])
         parts.append(_simplified(labels, operand, others))
     present = "".join(label for label in result if any(label in labels for labels, _ in parts))
     product = run(_EINSUM, tuple(each for _, each in parts), names=tuple(each for each, _ in parts), result=present)
-    return reshape(product, tuple(sizes[label] for label in result))
+    return shapes.reshape(product, tuple(sizes[label] for label in result))
 
 
 def _without_broadcast(labels: str, operand: Variable, sizes: dict[str, int]) -> tuple[str, Variable]:
     broadcast = [at for at, label in enumerate(labels) if operand.shape[at] == 1 and sizes[label] != 1]
-    if not broadcast:
-        return labels, operand
-    return "".join(label for at, label in enumerate(labels) if at not in broadcast), squeeze(operand, broadcast)
+    return "".join(label for at, label in enumerate(labels) if at not in broadcast), shapes.squeeze(operand, broadcast)
 
 
 def _simplified(labels: str, operand: Variable, others: set[str]) -> tuple[str, Variable]:
@@ -187,7 +169,7 @@ def _simplified(labels: str, operand: Variable, others: set[str]) -> tuple[str, 
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     alone = tuple(at for at, label in enumerate(labels) if label not in others)
     if alone:
-        operand = sum_over(operand, axis=alone)
+        operand = shapes.sum(operand, axis=alone)
         labels = "".join(label for at, label in enumerate(labels) if at not in alone)
     return labels, operand
 

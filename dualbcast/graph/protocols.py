@@ -19,8 +19,6 @@ from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Variable, registered
 
-# --- ufuncs -----------------------------------------------------------------------------------------------------------
-
 
 @registered
 def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -56,11 +54,6 @@ def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
     return array_ufunc(ufunc, "__call__", inputs, options)
 
 
-def _modf(x: Any) -> tuple[Any, Any]:
-    whole = apply("trunc", x)
-    return apply("subtract", x, whole), whole
-
-
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: shapes.sum,
     np.multiply: reductions.prod,
@@ -71,7 +64,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     np.matmul: linalg.matmul,
     np.vecdot: linalg.vecdot,
     np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
-    np.modf: _modf,
+    np.modf: lambda x: (apply("subtract", x, apply("trunc", x)), apply("trunc", x)),
     np.positive: constant,
 }
 
@@ -82,9 +75,6 @@ def _checked(name: str, options: dict[str, Any], names: set[str]) -> dict[str, A
         if option not in names:
             raise ArgumentError(f"np.{name} takes no {option}= for Variables")
     return options
-
-
-# --- other functions --------------------------------------------------------------------------------------------------
 
 
 @registered
@@ -134,20 +124,6 @@ _WITHOUT_DERIVATIVE = {
 _FIRST_PARAMETERS = ("a", "m", "A", "arr", "ary", "array")
 
 
-def _with_ddof(function: Callable[..., Variable]) -> Callable[..., Variable]:
-    """`var` or `std`, with the correction under either of the names that it has in NumPy."""
-
-    def moment(
-        a: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None
-    ) -> Variable:
-        return function(a, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-
-    return moment
-
-
-Variable.var, Variable.std = _with_ddof(reductions.var), _with_ddof(reductions.std)
-
-
 def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
     if order != "C":
         raise ArgumentError(f"np.reshape of a Variable is in C order only, not order={order!r}; transpose it first")
@@ -191,8 +167,6 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     },
     np.amax: reductions.max,
     np.amin: reductions.min,
-    np.var: Variable.var,
-    np.std: Variable.std,
     np.reshape: _reshape,
     np.ravel: lambda a, order="C": _reshape(a, (-1,), order),
     np.permute_dims: shapes.transpose,

@@ -11,44 +11,32 @@ import numpy as np
 
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph import shapes
 from dualbcast.graph.arrays import as_array, is_float, namespace
 from dualbcast.graph.elementwise import apply, astype, call, where
 from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.shapes import (
-    axes_of,
-    axis_of,
-    concat,
-    flip,
-    is_for_kernels,
-    keepdims_shape,
-    moveaxis,
-    reduced_shape,
-    reshape,
-    size_of,
-    sum,
-)
-from dualbcast.graph.tape import Node, Primitive, unary
+from dualbcast.graph.tape import Node, unary
 from dualbcast.graph.variable import Axis, Variable, method
 
 
 def _aligned(reduced: Any, node: Node) -> Variable:
     """The result of a reduction with its axes kept at length 1, so that it broadcasts with the input."""
-    return reshape(reduced, keepdims_shape(node.inputs[0].shape, node.static["axes"]))
-
-
-# --- sums and moments -------------------------------------------------------------------------------------------------
+    return shapes.reshape(reduced, shapes.keepdims_shape(node.inputs[0].shape, node.static["axis"]))
 
 
 @method
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The mean over axes, by default all."""
     x = _floating(x)
-    axes = axes_of(axis, x.ndim, "mean")
-    total = sum(_wide(x), axis=axes, keepdims=keepdims)
-    return astype(apply("divide", total, float(size_of(x.shape, axes))), x.dtype)
+    axes = shapes.axes_of(axis, x.ndim, "mean")
+    total = shapes.sum(_wide(x), axis=axes, keepdims=keepdims)
+    return astype(apply("divide", total, float(shapes.size_of(x.shape, axes))), x.dtype)
 
 
-def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
+@method
+def var(
+    x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False, ddof: float | None = None
+) -> Variable:
     """The variance over axes, by default all.
 
     Parameters
@@ -59,6 +47,8 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
         The sum of squares is divided by the number of elements less this: 1 for the unbiased estimate.
     keepdims : bool
         Keep the axes, with length 1.
+    ddof : float, optional
+        NumPy's other name for the correction.
 
     Examples
     --------
@@ -68,22 +58,26 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     array([-2., -1.,  3.])
     """
     x = _floating(x)
-    axes = axes_of(axis, x.ndim, "var")
+    axes = shapes.axes_of(axis, x.ndim, "var")
     wide = _wide(x)
     deviation = apply("subtract", wide, mean(wide, axis=axes, keepdims=True))
-    total = sum(apply("multiply", deviation, deviation), axis=axes, keepdims=keepdims)
-    count = size_of(x.shape, axes) - correction
+    total = shapes.sum(apply("multiply", deviation, deviation), axis=axes, keepdims=keepdims)
+    correction = correction if ddof is None else ddof
+    count = shapes.size_of(x.shape, axes) - correction
     return astype(apply("divide", total, float(count if count > 0 else 0)), x.dtype)
 
 
-def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Variable:
+@method
+def std(
+    x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False, ddof: float | None = None
+) -> Variable:
     """The standard deviation over axes, by default all; where it is zero, it has no derivative, and gives NaN."""
-    return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return apply("sqrt", var(x, axis, correction, keepdims, ddof))
 
 
 def _pullback_of_cumsum(node: Node, cotangent: Variable) -> Variable:
     axis = node.static["axis"]
-    return flip(cumsum(flip(cotangent, axis), axis), axis)
+    return shapes.flip(cumsum(shapes.flip(cotangent, axis), axis), axis)
 
 
 _CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
@@ -94,8 +88,8 @@ def cumsum(x: Any, axis: int | None = None) -> Variable:
     """Running sums along an axis; without one, along the flattened array."""
     x = constant(x)
     if axis is None:
-        x, axis = reshape(x, (-1,)), 0
-    return run(_CUMSUM, (x,), axis=axis_of(axis, x.ndim, "cumsum"))
+        x, axis = shapes.reshape(x, (-1,)), 0
+    return run(_CUMSUM, (x,), axis=shapes.axis_of(axis, x.ndim, "cumsum"))
 
 
 def cumulative_sum(x: Any, axis: int | None = None) -> Variable:
@@ -104,14 +98,6 @@ def cumulative_sum(x: Any, axis: int | None = None) -> Variable:
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"cumulative_sum of an array of shape {x.shape} needs axis=")
     return cumsum(x, axis=0 if axis is None else axis)
-
-
-# --- the greatest and the least ---------------------------------------------------------------------------------------
-
-
-@differentiable_broadcast
-def _is_extreme(x: Any, y: Any) -> Any:
-    return 1.0 if x == y or (x != x and y != y) else 0.0
 
 
 @differentiable_broadcast
@@ -123,20 +109,12 @@ def _pullback_of_extreme(node: Node, cotangent: Variable) -> Any:
     """Equal elements share evenly; which elements are greatest does not change, and neither does their count."""
     x = Variable(node.inputs[0], tracked=False)
     y = Variable(_aligned(Variable(output_of(node), tracked=False), node), tracked=False)
-    count = sum(_wide(call(_is_extreme, (x, y))), axis=node.static["axes"], keepdims=True)
+    count = shapes.sum(_wide(call(_share, (1.0, x, y, 1.0))), axis=node.static["axis"], keepdims=True)
     return call(_share, (_aligned(cotangent, node), x, y, count))
 
 
-def _extreme(name: str) -> Primitive:
-    return unary(
-        name,
-        lambda array, axes, keepdims: getattr(array, name)(axis=axes, keepdims=keepdims),
-        _pullback_of_extreme,
-        saves_outputs=True,
-    )
-
-
-_MAX, _MIN = _extreme("max"), _extreme("min")
+_MAX = unary("max", lambda array, **named: array.max(**named), _pullback_of_extreme, saves_outputs=True)
+_MIN = unary("min", lambda array, **named: array.min(**named), _pullback_of_extreme, saves_outputs=True)
 
 
 @method
@@ -151,17 +129,14 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     array([0. , 0.5, 0.5])
     """
     x = constant(x)
-    return run(_MAX, (x,), axes=axes_of(axis, x.ndim, "max"), keepdims=keepdims)
+    return run(_MAX, (x,), axis=shapes.axes_of(axis, x.ndim, "max"), keepdims=keepdims)
 
 
 @method
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The least element along axes, by default all. If several elements are, they share the cotangent evenly."""
     x = constant(x)
-    return run(_MIN, (x,), axes=axes_of(axis, x.ndim, "min"), keepdims=keepdims)
-
-
-# --- products ---------------------------------------------------------------------------------------------------------
+    return run(_MIN, (x,), axis=shapes.axes_of(axis, x.ndim, "min"), keepdims=keepdims)
 
 
 @method
@@ -178,38 +153,35 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     array([0., 6., 0.])
     """
     x = constant(x)
-    axes = axes_of(axis, x.ndim, "prod")
-    shape = reduced_shape(x.shape, axes)
-    result = keepdims_shape(x.shape, axes) if keepdims else shape
+    axes = shapes.axes_of(axis, x.ndim, "prod")
     if not is_float(x.dtype):
         return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
     # All axes become one, at the front.
-    factors = reshape(moveaxis(x, axes, tuple(range(len(axes)))), (size_of(x.shape, axes), *shape))
+    front = shapes.moveaxis(x, axes, tuple(range(len(axes))))
+    factors = shapes.reshape(front, (shapes.size_of(x.shape, axes), *front.shape[len(axes) :]))
+    result = shapes.keepdims_shape(x.shape, axes) if keepdims else factors.shape[1:]
     while factors.shape[0] > 1:
         half = factors.shape[0] // 2
         pairs = apply("multiply", factors[:half], factors[half : 2 * half])
-        factors = concat([pairs, factors[2 * half :]]) if factors.shape[0] % 2 else pairs
+        factors = shapes.concat([pairs, factors[2 * half :]]) if factors.shape[0] % 2 else pairs
     if factors.shape[0] == 0:
         return Variable._of(namespace(x).ones(result, dtype=x.dtype), False)
-    return reshape(factors, result)
+    return shapes.reshape(factors, result)
 
 
-# --- exponentials -----------------------------------------------------------------------------------------------------
-
-
-def _logsumexp(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _logsumexp(array: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     xp = namespace(array)
-    greatest = array.max(axis=axes, keepdims=True)
+    greatest = array.max(axis=axis, keepdims=True)
     # Where the greatest is infinite, the difference must be infinite, too, and not NaN.
     greatest = xp.where(xp.isfinite(greatest), greatest, xp.zeros_like(greatest))
     with np.errstate(divide="ignore", over="ignore"):
-        result = xp.log(sum(_powers(array, greatest), axis=axes, keepdims=True).array) + greatest
-    return result if keepdims else result.reshape(reduced_shape(array.shape, axes))
+        result = xp.log(shapes.sum(_powers(array, greatest), axis=axis, keepdims=True).array) + greatest
+    return result if keepdims else result.squeeze(axis)
 
 
 def _powers(array: Any, greatest: Any) -> Variable:
     """The exponentials of an array less its greatest elements. The kernel that computes many of them can sum them."""
-    if not is_for_kernels(array):
+    if not shapes.is_for_kernels(array):
         return Variable._of(as_array(namespace(array).exp(array - greatest)), False)
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
 
@@ -239,22 +211,22 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     1000.6931 [0.5 0.5 0. ]
     """
     x = _floating(x)
-    axes = axes_of(axis, x.ndim, "logsumexp")
-    if size_of(x.shape, axes) == 0:
+    axes = shapes.axes_of(axis, x.ndim, "logsumexp")
+    if shapes.size_of(x.shape, axes) == 0:
         raise ShapeError(f"logsumexp over no elements, of an array of shape {x.shape}")
-    return run(_LOGSUMEXP, (x,), axes=axes, keepdims=keepdims)
+    return run(_LOGSUMEXP, (x,), axis=axes, keepdims=keepdims)
 
 
-def _softmax(array: Any, axes: tuple[int, ...]) -> Any:
-    powers = _powers(array, array.max(axis=axes, keepdims=True))
-    total = sum(powers, axis=axes, keepdims=True)
-    return apply("divide", powers, total).array if is_for_kernels(array) else powers.array / total.array
+def _softmax(array: Any, axis: tuple[int, ...]) -> Any:
+    powers = _powers(array, array.max(axis=axis, keepdims=True))
+    total = shapes.sum(powers, axis=axis, keepdims=True)
+    return apply("divide", powers, total).array if shapes.is_for_kernels(array) else powers.array / total.array
 
 
 def _pullback_of_softmax(node: Node, cotangent: Variable) -> Variable:
     y = output_of(node)
     weighted = apply("multiply", cotangent, y)
-    total = sum(weighted, axis=node.static["axes"], keepdims=True)
+    total = shapes.sum(weighted, axis=node.static["axis"], keepdims=True)
     return apply("subtract", weighted, apply("multiply", y, total))
 
 
@@ -272,8 +244,8 @@ def softmax(x: Any, axis: Axis = -1) -> Variable:
     Variable([0.5, 0.5, 0. ])
     """
     x = _floating(x)
-    axes = axes_of(axis, x.ndim, "softmax")
-    return run(_SOFTMAX, (x,), axes=axes) if x.size else x
+    axes = shapes.axes_of(axis, x.ndim, "softmax")
+    return run(_SOFTMAX, (x,), axis=axes) if x.size else x
 
 
 def log_softmax(x: Any, axis: Axis = -1) -> Variable:

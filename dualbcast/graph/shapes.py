@@ -24,8 +24,6 @@ from dualbcast.graph.primitives import IndexingError, constant, run
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method, registered
 
-# --- shapes and axes --------------------------------------------------------------------------------------------------
-
 
 def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape, which may be given as its only length."""
@@ -63,14 +61,6 @@ def keepdims_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, 
     return tuple([1 if axis in axes else length for axis, length in enumerate(shape)])
 
 
-def reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape after a reduction that drops its axes."""
-    return tuple([length for axis, length in enumerate(shape) if axis not in axes])
-
-
-# --- reshape and broadcast --------------------------------------------------------------------------------------------
-
-
 def _reshaping(name: str, forward: Callable[..., Any]) -> Primitive:
     """A primitive whose result has the same elements in the same order."""
     return unary(name, forward, lambda node, cotangent: reshape(cotangent, node.inputs[0].shape))
@@ -98,9 +88,6 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
     return x if lengths == x.shape else run(_BROADCAST, (x,), shape=lengths)
 
 
-# --- sums -------------------------------------------------------------------------------------------------------------
-
-
 # Kernels reduce arrays of so many elements; NumPy is faster for smaller ones. An eighth is enough for half precision,
 # in which NumPy is slow. See docs/decisions/061-thresholds-of-the-graph.md.
 KERNEL_ELEMENTS = 1 << 17
@@ -118,7 +105,7 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if not isinstance(array, np.ndarray) or not is_for_kernels(array):
         return array.sum(axis=axes, keepdims=keepdims)
     sums = total(Variable._of(array, False), keepdims_shape(array.shape, axes)).array
-    return sums if keepdims else sums.reshape(reduced_shape(array.shape, axes))
+    return sums if keepdims else sums.squeeze(axes)
 
 
 def _pullback_of_sum(node: Node, cotangent: Variable) -> Variable:
@@ -162,7 +149,7 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) ->
     if x._value is None and is_float(x.dtype):
         # The kernel that computes the elements adds them up, too.
         sums = total(x, keepdims_shape(x.shape, axes))
-        return sums if keepdims else reshape(sums, reduced_shape(x.shape, axes))
+        return sums if keepdims else squeeze(sums, axes)
     return run(_SUM, (x,), axes=axes, keepdims=keepdims)
 
 
@@ -173,9 +160,6 @@ def sum_to(x: Variable, shape: tuple[int, ...]) -> Variable:
     extra = x.ndim - len(shape)
     axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != x.shape[extra + axis]))
     return reshape(sum(x, axis=axes) if axes else x, shape)
-
-
-# --- the elements of one array in another order -----------------------------------------------------------------------
 
 
 @cache
@@ -277,9 +261,6 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
     return reshape(spread, tuple(map(operator.mul, times, lengths)))
 
 
-# --- many arrays ------------------------------------------------------------------------------------------------------
-
-
 def _pullback_of_concat(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
     axis = node.static["axis"]
     ends = itertools.accumulate(each.shape[axis] for each in node.inputs[:-1])
@@ -304,12 +285,9 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
 def stack(arrays: Sequence[Any], axis: int = 0) -> Variable:
     """Arrays of one shape side by side along a new axis."""
     inputs = [constant(each) for each in arrays]
-    if not inputs:
-        raise ArgumentError("stack needs one array at least")
-    at = axis_of(axis, inputs[0].ndim + 1, "stack")
     if any(each.shape != inputs[0].shape for each in inputs):
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(each.shape) for each in inputs)}")
-    return concat([expand_dims(each, at) for each in inputs], axis=at)
+    return concat([expand_dims(each, axis) for each in inputs], axis)
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Variable, ...]:

@@ -69,9 +69,6 @@ class Node:
         return f"<Node {self.serial}: {self.primitive.name}>"
 
 
-# --- the settings of a thread -----------------------------------------------------------------------------------------
-
-
 class _State(threading.local):
     """The settings of a thread."""
 

@@ -108,7 +108,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     _check_callable(function, "value_and_grad")
     many = isinstance(wrt, list | tuple)
 
-    @thaw_on_failure
+    @thaw_on_failure()
     def transformed(*args: Any, **named: Any) -> Any:
         level = _Level((args, named))
         given: dict[Any, Any] = {**dict(enumerate(args)), **named}
@@ -125,7 +125,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return _named(transformed, "value_and_grad", function)
 
 
-@thaw_on_failure
+@thaw_on_failure()
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and its pullback, which carries cotangents of the value back to the arguments.
 
@@ -159,7 +159,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     check_results(result, name_of(function))
     outputs = leaves(result)
 
-    @thaw_on_failure
+    @thaw_on_failure()
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
         given = _matched(cotangents, result, outputs, "cotangent")
@@ -169,7 +169,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
-@thaw_on_failure
+@thaw_on_failure()
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
 
@@ -228,9 +228,6 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     return level.leave(result), rebuild(result, [level.result(each, owned) for each in along])
 
 
-# --- one application of a transformation ------------------------------------------------------------------------------
-
-
 class _Level:
     """One application of a transformation to arguments, inside others or not."""
 
@@ -268,8 +265,8 @@ class _Level:
         owned = {id(cotangent.array) for _, cotangent in heads}
         aliases = leaves(self.trees)
         pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
-        results = [self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs]
-        return tuple(rebuild(self.trees, results))
+        results = iter([self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs])
+        return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
 
 
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
@@ -281,9 +278,6 @@ def _own_array(gradient: Variable, owned: set[int]) -> Any:
         array = array.copy()
     owned.add(id(array))
     return array
-
-
-# --- cotangents and tangents ------------------------------------------------------------------------------------------
 
 
 def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Variable]:
@@ -317,10 +311,7 @@ def _heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Va
 
 
 def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
-    """The number to differentiate with its cotangent, which is one; nothing if it carries no derivative.
-
-    A result that has no gradient is refused.
-    """
+    """The number to differentiate with its cotangent, which is one; nothing if it carries no derivative."""
     if isinstance(number, tuple | list | dict | NoneType):
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
@@ -339,7 +330,7 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
     return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
 
 
-@thaw_on_failure
+@thaw_on_failure()
 def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
     """The gradient of a number that has been computed."""
     heads = _heads(number, "this Variable")
@@ -357,9 +348,6 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
 
     map_leaves(check, variables, "")
     return _Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
 
 
 def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:

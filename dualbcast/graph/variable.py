@@ -102,13 +102,9 @@ class Variable:
 
     __slots__ = ("__weakref__", "_value", "frozen", "index", "node", "serial", "source", "tracked")
 
-    _value: Any
     # If the user has the same memory: the need that it stays as it is.
     frozen: Frozen | None
-    tracked: bool
     node: Node | None
-    index: int
-    serial: int
     # The `lazy.Output` that it stands for while it has no value, and afterwards if it carries derivatives.
     source: Any
 
@@ -122,19 +118,12 @@ class Variable:
         self.tracked = tracked and is_float(array.dtype)
 
     @classmethod
-    def _of(cls, array: Any, tracked: bool, node: Node | None = None, index: int = 0) -> Variable:
-        """A Variable around an array that only the graph has."""
+    def _of(cls, array: Any, tracked: bool, node: Node | None = None, source: Any = None) -> Variable:
+        """A Variable around an array that only the graph has; or one that has not been computed yet."""
         new = cls.__new__(cls)
-        new._value, new.tracked, new.node, new.index, new.source = array, tracked, node, index, None
+        new._value, new.tracked, new.node, new.index, new.source = array, tracked, node, 0, source
         new.frozen = None
         new.serial = next_serial() if node is None else node.serial
-        return new
-
-    @classmethod
-    def _pending(cls, source: Any, tracked: bool) -> Variable:
-        """A Variable that has not been computed yet."""
-        new = cls._of(None, tracked)
-        new.source = source
         return new
 
     @property
@@ -163,13 +152,11 @@ class Variable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = (self.source if self._value is None else self._value).shape
-        return shape
+        return (self.source if self._value is None else self._value).shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = (self.source if self._value is None else self._value).dtype
-        return dtype
+        return (self.source if self._value is None else self._value).dtype  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
@@ -198,8 +185,6 @@ class Variable:
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
-
-    # --- as a Python object -------------------------------------------------------------------------------------------
 
     def item(self) -> Any:
         """The number in a Variable of one element, without its derivative."""
@@ -262,8 +247,6 @@ class Variable:
             raise ArgumentError("a Variable that was computed cannot be pickled; pickle its .value")
         return Variable, (self.array, self.tracked)
 
-    # --- NumPy's protocols --------------------------------------------------------------------------------------------
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if self.tracked:
             raise ArgumentError(
@@ -289,8 +272,6 @@ class Variable:
         if out is not None:
             raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
         return OPERATIONS["call_bound"](specialisation, values, function.__name__)
-
-    # --- operators ----------------------------------------------------------------------------------------------------
 
     __add__, __radd__ = _operators("apply", "add")
     __sub__, __rsub__ = _operators("apply", "subtract")
@@ -319,10 +300,7 @@ class Variable:
     def __invert__(self) -> Variable:
         return OPERATIONS["apply"]("invert", self)
 
-    # --- NumPy's methods ----------------------------------------------------------------------------------------------
-
-    # These are the operations themselves, which `method` puts here: `v.sum(axis=0)` is `graph.sum(v, axis=0)`. Only
-    # `var` and `std` are those of `protocols`, which take NumPy's `ddof`.
+    # These are the operations themselves, which `method` puts here: `v.sum(axis=0)` is `graph.sum(v, axis=0)`.
     sum: Callable[..., Variable]
     mean: Callable[..., Variable]
     max: Callable[..., Variable]
