@@ -1,7 +1,5 @@
 """Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
 
-from typing import TYPE_CHECKING, Any
-
 from dualbcast import memory
 from dualbcast.api.derivative_methods import Pullback
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
@@ -18,13 +16,11 @@ from dualbcast.errors import (
     MissingDependencyError,
     ShapeError,
 )
+from dualbcast.program.explain import Explanation
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.rules.registration import custom_partials, not_differentiable, rule, stop_derivative
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads
-
-if TYPE_CHECKING:
-    from dualbcast.program.explain import Explanation
 
 __all__ = [
     "ArgumentError",
@@ -58,15 +54,6 @@ __all__ = [
     "value_and_gradient",
 ]
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> Any:
-    # With it much of the compiler is imported, which a process may not need: what it made is kept.
-    if name == "Explanation":
-        from dualbcast.program.explain import Explanation
-
-        return Explanation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from dualbcast.api.dispatch import Dispatch, Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.ir.nodes import dump
 from dualbcast.program.element import Call, Derivation
+from dualbcast.program.explain import Explanation, explain_call
 from dualbcast.program.products import Which
 from dualbcast.runtime.arguments import beside
-
-if TYPE_CHECKING:
-    from dualbcast.program.explain import Explanation
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
@@ -83,9 +81,6 @@ class Inspectable:
         passes : bool
             Also show the IR after each pass of the compiler.
         """
-        # Imported here, since it imports much of the compiler.
-        from dualbcast.program.explain import explain_call
-
         return explain_call(self._inspected(arrays, wrt, product, named), cc, passes)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:

@@ -1,4 +1,7 @@
-"""The explanation of a call: dtypes, layout, operations, bytes, passes, and a GPU kernel's registers and occupancy."""
+"""The explanation of a call: dtypes, layout, operations, bytes, passes, and a GPU kernel's registers and occupancy.
+
+The passes are imported where they are needed: a process whose kernels are on disk needs none.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
-from dualbcast.ir.traversal import operations_of, read_counts, statements
-from dualbcast.passes.if_conversion import branch_choices
-from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
-from dualbcast.program import pipeline
+    from dualbcast.passes.if_conversion import branch_choices
+    from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
+    from dualbcast.program import pipeline
+
+    layout, total = plan.geometry.layout, plan.geometry.total
+    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
 from dualbcast.program.element import Call
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
@@ -85,7 +90,13 @@ class Explanation(NamedTuple):
     @property
     def calls(self) -> int:
         """Functions of the rule table that are more than an instruction."""
+<<<<<<< HEAD
         return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
+=======
+        from dualbcast.passes.arithmetic import INSTRUCTIONS
+
+        return sum(count for name, count in self.operations.items() if name in RULES.keys() - INSTRUCTIONS)
+>>>>>>> h-program
 
     @property
     def bytes(self) -> int:
@@ -126,6 +137,8 @@ def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
 
 def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: bool = False) -> Explanation:
     """The explanation of a planned call; of its CUDA kernel for a compute capability, if that is given."""
+    from dualbcast.program import pipeline
+
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
     arrays, layout = plan.operands.arrays, plan.geometry.layout
     kernel = None if cc is None else call.cuda_kernel(cc)
@@ -167,14 +180,24 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
 
 def operations(function: Function) -> dict[str, int]:
     """The number of operations of each name in a function: both sides of a branch, one iteration of a loop."""
+    from dualbcast.program import pipeline
+
     return dict(Counter(op.name for op in operations_of(pipeline.run(pipeline.plain(), function))))
 
 
 def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, ...], bool]:
     """What a CPU's kernel makes of each branch and loop, of several on one line, such as a rule's, each outcome once;
     and whether it stores its outputs past the cache, which only kernels of vectors do."""
+<<<<<<< HEAD
     layout, total = plan.geometry.layout, plan.geometry.total
     uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
+=======
+    from dualbcast.passes.if_conversion import branch_choices
+    from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
+    from dualbcast.program import pipeline
+
+    uniform, trace = uniform_inputs(function, plan.layout), pipeline.Trace()
+>>>>>>> h-program
     converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
     is_in_vectors = fits_vectors(converted, uniform)
     itemsizes = [*[array.itemsize for array in plan.operands.arrays], *[dtype.itemsize for dtype in dtypes]]
