@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import TypeGuard
 
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
 from dualbcast.ir.traversal import (
+    all_expressions,
     assignments,
     atoms,
     expressions,
@@ -22,14 +22,10 @@ from dualbcast.ir.traversal import (
     map_blocks,
     map_expr,
     map_exprs,
-    statements,
     targets,
 )
 from dualbcast.kernel_spec import Layout, neighbour
 from dualbcast.passes.vector_analysis import uniform_inputs, varies, varying_names
-
-# The most loads in flight together: more of them would hold registers for values that are needed late.
-IN_FLIGHT = 8
 
 
 def gather_loads(function: Function, names: Names) -> Function:
@@ -64,37 +60,29 @@ def gather_loads(function: Function, names: Names) -> Function:
     """
     elements = _elements(function)
 
-    def is_load(stmt: Stmt) -> TypeGuard[Assign]:
-        return isinstance(stmt, Assign) and stmt.target.name in elements
-
     def visit(block: Block, outputs: tuple[Output, ...] = ()) -> tuple[Block, tuple[Output, ...]]:
         # The loads of this block alone: other paths may not need the loads of the blocks in it.
-        loads: list[Assign] = []
+        loads: list[Stmt] = []
+        rest: list[Stmt] = []
 
         def variable(load: Load) -> Var:
-            loads.append(Assign(Var(names.fresh(f"{load.name}_k"), load.kind), load))
-            return loads[-1].target
+            target = Var(names.fresh(f"{load.name}_k"), load.kind)
+            loads.append(Assign(target, load))
+            return target
 
-        # Each statement without its loads, and how many loads there are up to it.
-        lifted: list[tuple[Stmt, int]] = []
         for stmt in block:
-            if is_load(stmt):
+            if isinstance(stmt, Assign) and stmt.target.name in elements:
                 loads.append(stmt)
             elif isinstance(stmt, Assign | If):
-                stmt = map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda side: side)
-            lifted.append((stmt, len(loads)))
+                rest.append(map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda side: side))
+            else:
+                rest.append(stmt)
         outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
-        new: list[Stmt] = []
-        done = 0
-        for stmt, count in lifted:
-            while done < count:
-                new += loads[done : done + IN_FLIGHT]
-                done += IN_FLIGHT
-            if isinstance(stmt, If):
-                stmt = replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
-            if not is_load(stmt):
-                new.append(stmt)
-        return (*new, *loads[done:]), outputs
+        inside = [
+            replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0]) if isinstance(stmt, If) else stmt
+            for stmt in rest
+        ]
+        return (*loads, *inside), outputs
 
     body, outputs = visit(function.body, function.outputs)
     return replace(function, body=body, outputs=outputs)
@@ -161,8 +149,7 @@ def _loads_apart(function: Function, uniform: Set[str]) -> bool:
                 yield from reached_by_all((*stmt.then, *stmt.orelse))
 
     together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, Assign)]
-    leaves = [leaf for stmt in statements(function.body) for expr in expressions(stmt) for leaf in atoms(expr)]
-    leaves += [leaf for output in function.outputs for leaf in atoms(output.value)]
+    leaves = [leaf for expr in all_expressions(function) for leaf in atoms(expr)]
 
     def count(values: Sequence[Expr]) -> int:
         return sum(isinstance(value, Load) and value.name not in uniform for value in values)

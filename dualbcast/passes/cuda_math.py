@@ -147,14 +147,10 @@ def _range(expr: Expr, values: Mapping[str, Expr], depth: int = 16) -> Interval:
             return a + c, b + d
         case "sub", [(a, b), (c, d)]:
             return a - d, b - c
-        case "mul", [(a, b), (c, d)] if math.inf not in {-a, b, -c, d}:
-            products = (a * c, a * d, b * c, b * d)
-            return min(products), max(products)
         case "mul", [(a, b), (c, d)]:
-            # The signs alone, which are enough for -2 |x|.
-            same = (a >= 0 and c >= 0) or (b <= 0 and d <= 0)
-            opposite = (a >= 0 and d <= 0) or (b <= 0 and c >= 0)
-            return (0.0, math.inf) if same else (-math.inf, 0.0) if opposite else _ANY
+            # An infinite bound is not reached, so that zero times it is zero.
+            products = [left * right if left and right else 0.0 for left in (a, b) for right in (c, d)]
+            return min(products), max(products)
     return _ANY
 
 

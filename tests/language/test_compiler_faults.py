@@ -159,7 +159,6 @@ def test_what_llvm_refuses_is_our_fault(cause: Exception, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("cause", INTERNAL + NUMBAS, ids=lambda cause: type(cause).__name__)
 def test_what_numba_cuda_refuses_is_our_fault(cause: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_build, "_compile_element", raising(cause))
-    monkeypatch.setattr(cuda_build, "_compile_shell", lambda *_: b"")
     monkeypatch.setattr(cuda_build, "_compiler", lambda _: type("Module", (), {"ENABLE_CUDASIM": False}))
     monkeypatch.setattr(cuda_build, "_architecture", lambda _: "sm_90")
     monkeypatch.setattr(cuda_build, "toolchain", lambda: "none")

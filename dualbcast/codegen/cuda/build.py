@@ -78,12 +78,8 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
     """The cubin of a kernel, or the PTX of it linked and optimised, and the log of the link, with the assembler's
     account of registers and memory. Safe to call from several threads.
 
-    Raises
-    ------
-    MissingDependencyError
-        If a compiler is not installed.
-    BackendError
-        If the compilers do not know the compute capability or cannot link the kernel, or if Numba is set to simulate.
+    A MissingDependencyError says that a compiler is not installed; a BackendError that the compilers do not know the
+    compute capability or cannot link the kernel, or that Numba is set to simulate.
     """
     fast = fastmath and source.dtype == "float32"
     with _lock:  # Numba's compiler is not reentrant
