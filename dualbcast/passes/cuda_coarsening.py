@@ -80,11 +80,9 @@ def gather_loads(function: ir.Function, names: ir.Names) -> ir.Function:
         for stmt in block:
             if is_load(stmt):
                 loads.append(stmt)
-            else:
-                stmt = _lift(stmt, variable)
+            elif isinstance(stmt, ir.Assign | ir.If):
+                stmt = map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda inner: visit(inner)[0])
             places += [len(new)] * (-(-len(loads) // IN_FLIGHT) - len(places))
-            if isinstance(stmt, ir.If):
-                stmt = replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
             if not is_load(stmt):
                 new.append(stmt)
         outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
@@ -103,16 +101,6 @@ def _elements(function: ir.Function) -> set[str]:
     for stmt in assignments(function.body):
         values.setdefault(stmt.target.name, set()).add(stmt.value)
     return {name for name, several in values.items() if len(several) == 1 and isinstance(next(iter(several)), ir.Load)}
-
-
-def _lift(stmt: ir.Stmt, change: Callable[[ir.Load], ir.Expr]) -> ir.Stmt:
-    """The statement with other expressions for the loads that it always makes itself, in their order."""
-    match stmt:
-        case ir.Assign():
-            return replace(stmt, value=_lifted(stmt.value, change))
-        case ir.If():
-            return replace(stmt, test=_lifted(stmt.test, change))
-    return stmt
 
 
 def _lifted(expr: ir.Expr, change: Callable[[ir.Load], ir.Expr]) -> ir.Expr:
