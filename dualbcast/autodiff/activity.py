@@ -161,9 +161,8 @@ def _carriers(value: ir.Expr) -> list[ir.Var]:
         ends = value.name == "to_int" and value.args[0].kind == "float"
         return [] if ends else [arg for arg in value.args if isinstance(arg, ir.Var)]
     # Tests look at values only.
-    return (
-        [] if isinstance(value, ir.Op) and value.kind == "bool" and value.name not in CUSTOMS else differentiable(value)
-    )
+    is_test = isinstance(value, ir.Op) and value.kind == "bool" and value.name not in CUSTOMS
+    return [] if is_test else differentiable(value)
 
 
 # --- partials of operators and rules --------------------------------------------------------------------------------

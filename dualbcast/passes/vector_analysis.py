@@ -14,6 +14,7 @@ from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
+    atoms,
     blocks,
     expressions,
     has_loops,
@@ -100,9 +101,7 @@ def _reads(stmt: ir.Stmt) -> set[str]:
 
 def _names(expr: ir.Expr) -> list[str]:
     """The variables and arrays in an expression."""
-    if isinstance(expr, ir.Op):
-        return [name for arg in expr.args for name in _names(arg)]
-    return [] if isinstance(expr, ir.Const) else [expr.name]
+    return [leaf.name for leaf in atoms(expr) if isinstance(leaf, ir.Var | ir.Load)]
 
 
 def is_scalar(function: ir.Function) -> bool:

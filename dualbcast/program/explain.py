@@ -90,13 +90,7 @@ class Explanation(NamedTuple):
     @property
     def calls(self) -> int:
         """Functions of the rule table that are more than an instruction."""
-<<<<<<< HEAD
         return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
-=======
-        from dualbcast.passes.arithmetic import INSTRUCTIONS
-
-        return sum(count for name, count in self.operations.items() if name in RULES.keys() - INSTRUCTIONS)
->>>>>>> h-program
 
     @property
     def bytes(self) -> int:
@@ -188,16 +182,12 @@ def operations(function: Function) -> dict[str, int]:
 def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> tuple[tuple[str, ...], bool]:
     """What a CPU's kernel makes of each branch and loop, of several on one line, such as a rule's, each outcome once;
     and whether it stores its outputs past the cache, which only kernels of vectors do."""
-<<<<<<< HEAD
-    layout, total = plan.geometry.layout, plan.geometry.total
-    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
-=======
     from dualbcast.passes.if_conversion import branch_choices
     from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
     from dualbcast.program import pipeline
 
-    uniform, trace = uniform_inputs(function, plan.layout), pipeline.Trace()
->>>>>>> h-program
+    layout, total = plan.geometry.layout, plan.geometry.total
+    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
     converted = pipeline.run(pipeline.for_vectors(uniform), function, trace)
     is_in_vectors = fits_vectors(converted, uniform)
     itemsizes = [*[array.itemsize for array in plan.operands.arrays], *[dtype.itemsize for dtype in dtypes]]
