@@ -18,24 +18,11 @@ from dualbcast.kernel_spec import KernelSource
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction_blocks import Split
 
-_NUMPY = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "atanh": np.arctanh,
-    "fabs": np.fabs,
-    "pow": np.power,
-    **{
-        name: getattr(np, name)
-        for name in (
-            *("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "log"),
-            *("log10", "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
-        )
-    },
-}
+_NUMPY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "exp"),
+    *("exp2", "expm1", "fabs", "floor", "fmod", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "rint"),
+    *("sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+)
 
 
 def _tgamma(x: float) -> float:
@@ -56,12 +43,7 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
-_MATH: dict[str, Callable[[float], float]] = {
-    "erf": math.erf,
-    "erfc": math.erfc,
-    "lgamma": _lgamma,
-    "tgamma": _tgamma,
-}
+_MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
 
 
 def _namespace(dtype: str) -> dict[str, Any]:
@@ -93,7 +75,7 @@ def _namespace(dtype: str) -> dict[str, Any]:
         "submul": lambda a, b, c: c - a * b,
         **{f"load_{half}": load for half in ("float16", "bfloat16")},
         **{f"store_{half}": store for half in ("float16", "bfloat16")},
-        **_NUMPY,
+        **{name: getattr(np, name) for name in _NUMPY},
         **{name: rounded(function) for name, function in _MATH.items()},
     }
 
@@ -102,8 +84,8 @@ class _Pointer:
     """Memory around an array's first element, addressed in elements as a C pointer would be."""
 
     def __init__(self, array: np.ndarray[Any, Any], offset: int = 0) -> None:
-        low = sum(min(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
-        high = sum(max(0, step) * (size - 1) for step, size in zip(array.strides, array.shape, strict=True))
+        spans = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
+        low, high = (sum(limit(0, span) for span in spans) for limit in (min, max))
         forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
         lowest = array[(*forward, ...)]
         self._origin = offset - low // array.itemsize
@@ -119,14 +101,7 @@ class _Pointer:
 
 
 class PythonKernel:
-    """A product's text, executed.
-
-    Parameters
-    ----------
-    source : KernelSource
-    keep : bool
-        Whether its text is put into a file, so that tracebacks, debuggers and profilers show it.
-    """
+    """A product's text, executed; `keep` puts it into a file, so that tracebacks, debuggers and profilers show it."""
 
     def __init__(self, source: KernelSource, keep: bool = True) -> None:
         self.source = source

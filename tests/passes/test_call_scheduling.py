@@ -13,7 +13,7 @@ from models import product_of_tanh, product_of_tanh_by_hand
 from run_ir import dual, execute
 
 from dualbcast import differentiable_broadcast
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Op
 from dualbcast.ir.simplification import simplify

@@ -15,7 +15,7 @@ from models import eccentric_anomaly
 from run_ir import dual, execute
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.codegen.mathlib import table as mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Break, Continue, For, If, While

@@ -148,7 +148,7 @@ _TRIG64 = _Trigonometry(
 
 def sin(x: Value) -> Value:
     sine, cosine, quarters = _reduced(x)
-    is_odd = quarters.truncated(1)
+    is_odd = (quarters & 1) != 0
     # The sign is that of x, and the opposite in every other half of a period.
     turned = quarters << (format_of(x).width - 2)
     sign = sign_of(turned ^ x.bits())
@@ -157,7 +157,7 @@ def sin(x: Value) -> Value:
 
 def cos(x: Value) -> Value:
     sine, cosine, quarters = _reduced(x)
-    is_odd = quarters.truncated(1)
+    is_odd = (quarters & 1) != 0
     sign = sign_of(quarters + 1 << (format_of(x).width - 2))
     return _or_library("cos", x, is_odd.choose(sine, cosine), sign)
 
