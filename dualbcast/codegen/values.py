@@ -57,15 +57,8 @@ def splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     if isinstance(value, ir.Constant):
         return ir.Constant(kind, [value] * count)
     nothing = ir.Constant(kind, ir.Undefined)
-    alone = builder.insert_element(nothing, value, ir.Constant(PLACE, 0))
-    return shuffled(builder, alone, nothing, [0] * count)
-
-
-def shuffled(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, places: Sequence[int]) -> ir.Value:
-    """Elements of two vectors, by their places in one after the other."""
-    vector = builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(PLACE, len(places)), list(places)))
-    vector.type = Lanes(one.type.element, len(places))
-    return vector
+    alone = Value(builder, builder.insert_element(nothing, value, ir.Constant(PLACE, 0)))
+    return alone.shuffle(Value(builder, nothing), [0] * count).value
 
 
 def any_of(builder: ir.IRBuilder, test: ir.Value) -> ir.Value:
@@ -132,10 +125,10 @@ def _arithmetic(name: str) -> tuple[Callable[[Value, Any], Value], Callable[[Val
 
 def _comparison(sign: str) -> Callable[[Value, Any], Value]:
     def compare(left: Value, right: Any) -> Value:
-        if not _is_float(left.kind):
-            compared = left.builder.icmp_signed
-        else:
+        if _is_float(left.kind):
             compared = left.builder.fcmp_unordered if sign == "!=" else left.builder.fcmp_ordered
+        else:
+            compared = left.builder.icmp_unsigned if left.dtype[0] in "ub" else left.builder.icmp_signed
         return Value(left.builder, compared(sign, left.value, operand(right, left.kind)))
 
     return compare
@@ -144,15 +137,16 @@ def _comparison(sign: str) -> Callable[[Value, Any], Value]:
 class Value:
     """A number, or a vector of numbers.
 
-    Comparisons are those of Python: signed for integers, false for NaN except `!=`. `//`, `%` and `>>` take integers as
-    unsigned.
+    Comparisons are those of Python: false for NaN except `!=`. `//`, `%` and `>>` take integers as unsigned. `dtype`
+    is the type of the numbers, such as "int64"; it is to be given for unsigned integers, which LLVM does not tell from
+    signed ones, and for the address of numbers, such as "*float32".
     """
 
-    __slots__ = ("builder", "value")
+    __slots__ = ("_dtype", "builder", "value")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
-        self.builder, self.value = builder, value
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value, dtype: str = "") -> None:
+        self.builder, self.value, self._dtype = builder, value, dtype
 
     @property
     def kind(self) -> ir.Type:
@@ -160,8 +154,24 @@ class Value:
         return self.value.type
 
     @property
+    def dtype(self) -> str:
+        if not self._dtype:
+            number = lone(self.kind)
+            if isinstance(number, ir.IntType):
+                self._dtype = f"int{number.width}" if number.width > 1 else "bool"
+            else:
+                self._dtype = "float32" if is_single(number) else "float64"
+        return self._dtype
+
+    @property
     def is_vector(self) -> bool:
         return isinstance(self.kind, ir.VectorType)
+
+    @property
+    def lanes(self) -> int:
+        """The length of a vector; 0 for a number."""
+        kind = self.value.type
+        return kind.count if isinstance(kind, ir.VectorType) else 0
 
     def constant(self, number: float) -> Value:
         """A number in this value's type."""
@@ -223,27 +233,37 @@ class Value:
         kind = ir.FloatType() if lone(self.kind).width == 32 else ir.DoubleType()
         return Value(self.builder, self.builder.bitcast(self.value, like(self.kind, kind)))
 
-    def truncated(self, width: int) -> Value:
-        """The lowest bits of an integer."""
-        return Value(self.builder, self.builder.trunc(self.value, like(self.kind, ir.IntType(width))))
-
-    def zero_extended(self, width: int) -> Value:
-        """An unsigned integer in more bits."""
-        return Value(self.builder, self.builder.zext(self.value, like(self.kind, ir.IntType(width))))
-
-    def to_int64(self) -> Value:
-        return Value(self.builder, self.builder.sext(self.value, INDEX))
-
-    def to_float64(self) -> Value:
-        """The same number, or vector of numbers, in float64."""
-        wide = like(self.kind, ir.DoubleType())
-        return self if self.kind == wide else Value(self.builder, self.builder.fpext(self.value, wide))
+    def to(self, dtype: str) -> Value:
+        """The numbers in another type."""
+        source, target = self.dtype, TYPES[dtype]
+        if source == dtype:
+            return self
+        if source[0] == "*":
+            raise TypeError(f"a pointer is no {dtype}")
+        if dtype == "bool":
+            return self != self.constant(0)
+        kind, builder, given = like(self.kind, target), self.builder, self.value
+        if source in FLOATS and dtype in FLOATS:
+            convert = builder.fpext if dtype == "float64" else builder.fptrunc
+        elif source in FLOATS:
+            convert = builder.fptosi if dtype[0] == "i" else builder.fptoui
+        elif dtype in FLOATS:
+            convert = builder.sitofp if source[0] == "i" else builder.uitofp
+        elif target.width > TYPES[source].width:
+            convert = builder.sext if source[0] == "i" else builder.zext
+        else:
+            convert = builder.trunc  # of the same width it is no instruction
+        return Value(builder, convert(given, kind), dtype)
 
     # --- vectors -------------------------------------------------------------------------------------------------
 
     def splat(self, lanes: int) -> Value:
         """A vector with this number in all lanes."""
-        return Value(self.builder, splat(self.builder, self.value, lanes))
+        return Value(self.builder, splat(self.builder, self.value, lanes), self._dtype)
+
+    def spread(self, lanes: int) -> Value:
+        """The value as a vector of this length, unless that is 0."""
+        return self if self.lanes == lanes else self.splat(lanes)
 
     def first_lanes(self, lanes: int) -> Value:
         """A mask of so many lanes, true in as many of them, from the first on, as this number says."""
@@ -252,7 +272,10 @@ class Value:
 
     def shuffle(self, other: Value, places: Sequence[int]) -> Value:
         """Elements of this vector and another one, by their places in one after the other."""
-        return Value(self.builder, shuffled(self.builder, self.value, other.value, places))
+        taken = ir.Constant(ir.VectorType(PLACE, len(places)), list(places))
+        vector = self.builder.shuffle_vector(self.value, other.value, taken)
+        vector.type = Lanes(self.kind.element, len(places))
+        return Value(self.builder, vector)
 
     def lane(self, place: int) -> Value:
         """An element of a vector."""
@@ -275,45 +298,6 @@ def intrinsic(name: str, first: Value, *others: Any) -> Value:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-
-# The bytes of a line of the cache, and the bytes between a load and its prefetch: 1024 and 4096 were no better.
-LINE, _AHEAD = 64, 2048
-# How likely it is that a vector begins with a line.
-_MOSTLY = [1000, 1]
-
-
-def prefetch(builder: ir.IRBuilder, address: ir.Value, size: int) -> None:
-    """Ask for the lines that lie some way ahead of a vector of so many bytes.
-
-    The processor foresees by itself how an array goes on, but later, and not of many arrays at a time.
-    """
-    kinds = [ir.PointerType(), PLACE, PLACE, PLACE]
-    function = declared(builder.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
-    # To read, near, data.
-    how = [ir.Constant(PLACE, number) for number in (0, 3, 1)]
-    for past in range(0, size, LINE):
-        ahead = builder.gep(address, [word(_AHEAD + past)], source_etype=ir.IntType(8))
-        ahead.type = ir.PointerType()
-        builder.call(function, [ahead, *how])
-
-
-def store_past_the_cache(builder: ir.IRBuilder, vector: ir.Value, address: ir.Value, align: int) -> None:
-    """Store a vector of whole lines, without reading these into the cache if the vector begins with a line.
-
-    The processor refuses such a store at any other address. Its test makes the store right wherever outputs, ranges and
-    rows begin, and takes no time beside the memory's delay.
-    """
-    rest = builder.and_(builder.ptrtoint(address, INDEX), word(LINE - 1))
-    past, through, after = (builder.append_basic_block() for _ in range(3))
-    builder.cbranch(builder.icmp_unsigned("==", rest, word(0)), past, through).set_weights(_MOSTLY)
-    builder.position_at_end(past)
-    store = builder.store(vector, address, align=LINE)
-    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
-    builder.branch(after)
-    builder.position_at_end(through)
-    builder.store(vector, address, align=align)
-    builder.branch(after)
-    builder.position_at_end(after)
 
 
 def masked_load(

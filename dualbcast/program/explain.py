@@ -18,12 +18,7 @@ import numpy as np
 
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
-    from dualbcast.passes.if_conversion import branch_choices
-    from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
-    from dualbcast.program import pipeline
-
-    layout, total = plan.geometry.layout, plan.geometry.total
-    uniform, trace = uniform_inputs(function, layout), pipeline.Trace()
+from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.program.element import Call
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache

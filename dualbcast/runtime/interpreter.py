@@ -18,17 +18,11 @@ from dualbcast.kernel_spec import KernelSource
 if TYPE_CHECKING:
     from dualbcast.runtime.reduction_blocks import Split
 
-_NUMPY = {
-    **{
-        name: getattr(np, name)
-        for name in (
-            *("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot"),
-            *("log", "log10", "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
-        )
-    },
-    **{f"a{name}": getattr(np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")},
-    "pow": np.power,
-}
+_NUMPY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "exp"),
+    *("exp2", "expm1", "fabs", "floor", "fmod", "hypot", "log", "log10", "log1p", "log2", "nextafter", "pow", "rint"),
+    *("sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+)
 
 
 def _tgamma(x: float) -> float:
@@ -49,7 +43,7 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
-_MATH: dict[str, Callable[[float], float]] = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
+_MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
 
 
 def _namespace(dtype: str) -> dict[str, Any]:
@@ -81,7 +75,7 @@ def _namespace(dtype: str) -> dict[str, Any]:
         "submul": lambda a, b, c: c - a * b,
         **{f"load_{half}": load for half in ("float16", "bfloat16")},
         **{f"store_{half}": store for half in ("float16", "bfloat16")},
-        **_NUMPY,
+        **{name: getattr(np, name) for name in _NUMPY},
         **{name: rounded(function) for name, function in _MATH.items()},
     }
 
@@ -90,8 +84,8 @@ class _Pointer:
     """Memory around an array's first element, addressed in elements as a C pointer would be."""
 
     def __init__(self, array: np.ndarray[Any, Any], offset: int = 0) -> None:
-        reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
-        low, high = sum(min(0, step) for step in reach), sum(max(0, step) for step in reach)
+        spans = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
+        low, high = (sum(limit(0, span) for span in spans) for limit in (min, max))
         forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
         lowest = array[(*forward, ...)]
         self._origin = offset - low // array.itemsize
@@ -120,11 +114,19 @@ class PythonKernel:
             raise kernel_fault(source.element, "Python", filename, error) from None
         self._entry: Callable[..., None] = namespace[source.entry]
 
+    def __call__(self, start: int, stop: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Run the elements from `start` to `stop`."""
+        with np.errstate(all="ignore"):
+            self._entry(start, stop, *ints, *map(_Pointer, arrays))
+
     def launch(
         self, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]], split: Split | None = None
     ) -> None:
         """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
-        parts = [((0, total, *ints), (0,) * len(arrays))] if split is None else split.blocks
+        if split is None:
+            if total:
+                self(0, total, ints, arrays)
+            return
         with np.errstate(all="ignore"):
-            for numbers, offsets in parts if total else ():
-                self._entry(*numbers, *map(_Pointer, arrays, offsets))
+            for block in split.blocks:
+                self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))

@@ -27,7 +27,7 @@ from cpu_kernels import (
 import dualbcast
 from dualbcast import differentiable_broadcast, disk_cache
 from dualbcast.codegen.llvm import target as llvm_target
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
+from dualbcast.codegen.llvm.rows import EDGE, WHOLE
 from dualbcast.codegen.loops.builder import text_of
 from dualbcast.codegen.loops.calls import write_call
 from dualbcast.codegen.loops.packing import write_gather

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sums import DTYPES, F2, F4, F8, Shape, X, fsum, integers, patterns, reduced, shifted_products
 
 from dualbcast import differentiable_broadcast, num_threads
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.errors import ArgumentError
 from dualbcast.ir.nodes import Assign, Const, Function, Op, Output, Var
 from dualbcast.kernel_spec import TILE, KernelSource

@@ -24,7 +24,7 @@ from random_texts import Straight
 from texts import assert_same_bits, by_python, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast, graph
-from dualbcast.codegen.llvm.scalar import EDGE, WHOLE
+from dualbcast.codegen.llvm.rows import EDGE, WHOLE
 from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel

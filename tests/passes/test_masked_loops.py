@@ -16,7 +16,7 @@ from run_ir import dual, execute
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import mathlib
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Break, Continue, For, If, While
 from dualbcast.ir.simplification import simplify

@@ -19,7 +19,7 @@ from ir_invariants import verify
 from run_ir import dual, execute, lowered
 
 from dualbcast import differentiable_broadcast, graph, set_num_threads
-from dualbcast.codegen.llvm.scalar import WHOLE
+from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.ir.nodes import If
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements

@@ -6,7 +6,6 @@ imports for that take several times as long as LLVM's optimisation of a kernel.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -15,11 +14,9 @@ import numpy as np
 from llvmlite import ir
 
 from dualbcast.codegen import mathlib
-from dualbcast.codegen.llvm.scalar import WHOLE, ScalarBody
+from dualbcast.codegen.llvm.rows import WHOLE, Entry
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, features, host
-from dualbcast.codegen.llvm.typed_values import Typed
-from dualbcast.codegen.llvm.unit import Countdown, Shape, Unit, end_with
-from dualbcast.codegen.llvm.vectorize import VectorBody
+from dualbcast.codegen.llvm.unit import Countdown, Unit
 from dualbcast.errors import kernel_fault
 from dualbcast.kernel_spec import KernelSource
 
@@ -27,19 +24,18 @@ from dualbcast.kernel_spec import KernelSource
 def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection[int] = ()) -> None:
     """Put the functions of a text into its module.
 
-    The entry is the function that is called from outside; `signature` has the types of its parameters, as of `Typed`.
+    The entry is the function that is called from outside; `signature` has the types of its parameters, as of `Value`.
     Its symbol is `KERNEL`, it returns a status, and its pointers do not overlap. All others are inlined. Vectors are
     stored past the cache to the `streamed` pointers, by position among its pointers.
 
     A TypeError says that an operation does not take what it is given, a SyntaxError that the text has something that
     kernels do not have.
     """
-    unit.write = _write_function
     node = unit.definitions[entry]
     params = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
     pointers = [name for name, dtype in params.items() if dtype[0] == "*"]
     unit.streamed = frozenset(pointers[position] for position in streamed)
-    body = ScalarBody(unit, unit.declared(KERNEL, ir.IntType(32), params), node, signature)
+    body = Entry(unit, unit.declared(KERNEL, ir.IntType(32), params), node, signature)
     if unit.polling:
         body.countdown = Countdown.begin(unit.module, body.start)
     body.block(node.body)
@@ -47,32 +43,6 @@ def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection
         body.builder.ret(ir.Constant(ir.IntType(32), 0))
     else:
         body.countdown.end(body.builder)
-    body.finish()
-
-
-def _write_function(unit: Unit, function: ir.Function, node: ast.FunctionDef, shapes: Sequence[Shape]) -> str:
-    """Write a function that is inlined, for arguments of some shapes; the type of its result."""
-    body: ScalarBody | VectorBody
-    if any(lanes for _, lanes in shapes):
-        arguments = zip(node.args.args, function.args, shapes, strict=False)
-        values = {each.arg: Typed(value, dtype) for each, value, (dtype, _) in arguments}
-        body = VectorBody(unit, ir.IRBuilder(function.append_basic_block()), values, node.name)
-    else:
-        body = ScalarBody(unit, function, node, [dtype for dtype, _ in shapes])
-    if node.name in unit.polling:
-        body.countdown = Countdown(unit.module, function.args[-1])
-    result = ""
-    match node.body:
-        case [*statements, ast.Return(value=ast.expr() as returned)]:
-            body.block(statements)
-            value, result = body.expression(returned)
-            end_with(body.builder, value)
-        case _:
-            body.block(node.body)
-            body.builder.ret_void()
-    if isinstance(body, ScalarBody):
-        body.finish()
-    return result
 
 
 # The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else: LLVM may
@@ -140,7 +110,7 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
     module.triple, module.data_layout = llvm.get_process_triple(), str(host().target_data)
     names = mathlib.names(vector)
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
-        names = names | {"divided": lambda a, b, _: a / b}
+        names = names | {"divided": (lambda a, b, _: a / b)}
     text = _SUM_TERMS + source.text
     liberties = dict.fromkeys(source.functions, _FASTMATH if fastmath else frozenset[str]())
     liberties["sum_terms"] = frozenset({"reassoc"})

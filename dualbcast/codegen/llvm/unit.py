@@ -8,77 +8,52 @@ until the next call, or says that all loops end. An iteration takes an instructi
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 
+from dualbcast.codegen.llvm.operators import promoted
 from dualbcast.codegen.llvm.target import PERIOD, POLL, STOPPED, STOPPING, WORK_LEFT
-from dualbcast.codegen.llvm.typed_values import Typed, llvm_type
 from dualbcast.codegen.mathlib.primitives import Emit
-from dualbcast.codegen.values import INDEX, TYPES, attribute, declared, lone, word
+from dualbcast.codegen.values import FLOATS, INDEX, TYPES, Value, attribute, declared, lone, word
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
 class Uses(NamedTuple):
-    """The names in some statements or expressions, but those of functions."""
+    """The names in some statements or expressions."""
 
     names: set[str]
     assigned: set[str]  # variables
-    written: set[str]  # arrays
-    calls: set[str]  # functions that are called as statements
+    stores: bool  # whether an element of an array is stored, there or in a function that is called as a statement
 
 
 def uses(nodes: Sequence[ast.AST]) -> Uses:
-    found = Uses(set(), set(), set(), set())
+    names, assigned, stores = set[str](), set[str](), False
     pending = list(nodes)
     while pending:
         node = pending.pop()
         match node:
             case ast.Name(name, context):
-                found.names.add(name)
+                names.add(name)
                 if isinstance(context, ast.Store):
-                    found.assigned.add(name)
-            case ast.Call(args=arguments):
-                pending += arguments
-            case ast.Expr(ast.Call(ast.Name(name), arguments)):
-                found.calls.add(name)
-                pending += arguments
-            case ast.Subscript(ast.Name(name), index, context):
-                found.names.add(name)
-                if isinstance(context, ast.Store):
-                    found.written.add(name)
-                pending.append(index)
-            case _:
-                pending += ast.iter_child_nodes(node)
-    return found
+                    assigned.add(name)
+                continue
+            case ast.Subscript(ctx=ast.Store()) | ast.Expr():
+                stores = True
+        pending += ast.iter_child_nodes(node)
+    return Uses(names, assigned, stores)
 
 
-def varying_after(statements: Sequence[ast.stmt], varying: Set[str]) -> set[str]:
-    """The names that vary between elements after any number of runs of some statements, if `varying` do before."""
-    # Names that are assigned, and those that their values depend on.
-    dependences: list[tuple[set[str], set[str]]] = []
-    result = set(varying)
-    pending = list(statements)
-    while pending:
-        match pending.pop():
-            case ast.Assign(targets=[target], value=value):
-                dependences.append((uses([target]).names, uses([value]).names))
-            case ast.For(body=body) | ast.While(body=body):
-                pending += body
-            case ast.If(test=test, body=body, orelse=orelse):
-                sides = uses([*body, *orelse])
-                dependences.append((sides.assigned | sides.written, uses([test]).names))
-                pending += [*body, *orelse]
-    count = 0
-    while count != len(result):
-        count = len(result)
-        for targets, sources in dependences:
-            if sources & result:
-                result |= targets
-    return result
+def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a block and of all blocks inside it."""
+    every = list(body)
+    for stmt in every:
+        every += [*getattr(stmt, "body", ()), *getattr(stmt, "orelse", ())]
+    return every
 
 
 # --- polling ---------------------------------------------------------------------------------------------------------
@@ -93,15 +68,12 @@ _SELDOM = [1 << 20, 1]
 
 def _iterations(loop: ast.For) -> int | None:
     """The number of iterations of a loop; None where it depends on data."""
-    bounds = []
-    for bound in loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]:
-        sign = -1 if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) else 1
-        number = bound.operand if isinstance(bound, ast.UnaryOp) else bound
-        if not (isinstance(number, ast.Constant) and isinstance(number.value, int)):
-            return None
-        bounds.append(sign * number.value)
-    start, stop, step = [0, *bounds, 1][:3] if len(bounds) == 1 else [*bounds, 1][:3]
-    return max(0, -(-(stop - start) // step)) if step else None
+    bounds = loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
+    try:
+        numbers = range(*map(ast.literal_eval, bounds))
+    except ValueError:
+        return None
+    return (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0
 
 
 def cost(statements: Sequence[ast.stmt]) -> int:
@@ -132,16 +104,10 @@ def _polling_functions(definitions: Mapping[str, ast.FunctionDef], element: str)
         name = pending.pop()
         if name not in reached and name in definitions:
             reached.add(name)
-            pending += _called_functions(definitions[name])
-    nodes = (node for name in reached for node in ast.walk(definitions[name]))
-    loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
+            pending += uses([definitions[name]]).names
+    every = [stmt for name in reached for stmt in statements(definitions[name].body)]
+    loops = [stmt for stmt in every if isinstance(stmt, ast.For | ast.While)]
     return reached if any(may_take_long(loop) or cost([loop]) > _SHORT_ELEMENT for loop in loops) else set()
-
-
-def _called_functions(node: ast.AST) -> list[str]:
-    """The names of the functions that are called somewhere in a statement."""
-    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
-    return [function.id for function in calls if isinstance(function, ast.Name)]
 
 
 @dataclass(frozen=True)
@@ -202,8 +168,6 @@ def _work_left(module: ir.Module) -> ir.Value:
 
 # Instructions that `fastmath` allows liberties with.
 _FLOAT_OPERATIONS = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
-# The type of a value in the text, and the length of its vector or 0.
-Shape: TypeAlias = tuple[str, int]
 
 
 @dataclass
@@ -223,54 +187,94 @@ class Unit:
     lanes: int = 0
     vectors: int = 0
     streamed: Set[str] = frozenset()  # the arrays to which vectors are stored past the cache
-    constants: dict[str, Typed] = field(default_factory=dict)
-    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    # Writes the body of an empty function, from its definition, for arguments of some shapes; the type of the result.
-    write: Callable[[Unit, ir.Function, ast.FunctionDef, Sequence[Shape]], str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.definitions: dict[str, ast.FunctionDef] = {}
+        self.constants: dict[str, tuple[ir.Constant, str]] = {}
+        # The functions that are written already, by name and the types and lanes of their arguments.
+        self.functions: dict[tuple[str, tuple[tuple[str, int], ...]], ir.Function] = {}
+        self._uses: dict[ast.stmt, Uses] = {}
         for node in ast.parse(self.text).body:
             match node:
                 case ast.FunctionDef():
                     self.definitions[node.name] = node
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=dtype), args=[argument])):
-                    self.constants[name] = _constant(dtype, ast.literal_eval(argument))
+                    value, convert = ast.literal_eval(argument), float if dtype in FLOATS else int
+                    self.constants[name] = ir.Constant(TYPES[dtype], convert(value)), dtype
                 case _:
                     raise SyntaxError(f"a kernel has no such statement: {ast.unparse(node)}")
         self.polling = _polling_functions(self.definitions, self.element)
-        self._functions: dict[tuple[str, tuple[Shape, ...]], tuple[ir.Function, str]] = {}
+
+    def uses(self, stmt: ast.stmt) -> Uses:
+        if stmt not in self._uses:
+            self._uses[stmt] = uses([stmt])
+        return self._uses[stmt]
+
+    def names_in(self, statements: Sequence[ast.stmt], varying: Set[str]) -> tuple[set[str], set[str]]:
+        """The names that vary between elements in some statements, if `varying` do before; and the variables that one
+        statement assigns."""
+        # Variables, and the names that their values depend on, those in the tests of branches among them.
+        dependences: list[tuple[set[str], set[str]]] = []
+        counts = Counter[str]()
+        pending = [(stmt, set[str]()) for stmt in statements]
+        while pending:
+            stmt, around = pending.pop()
+            match stmt:
+                case ast.Assign() | ast.AugAssign():
+                    names, assigned, _ = self.uses(stmt)
+                    dependences.append((assigned, names | around))
+                    counts.update(assigned)
+                case ast.If(test=test, body=body, orelse=orelse):
+                    around = around | uses([test]).names
+                    pending += [(inner, around) for inner in (*body, *orelse)]
+                case ast.For(body=body) | ast.While(body=body):
+                    pending += [(inner, around) for inner in body]
+                    counts.update(uses([stmt.target]).assigned if isinstance(stmt, ast.For) else ())
+        result, count = set(varying), -1
+        while count != len(result):
+            count = len(result)
+            for targets, sources in dependences:
+                if not sources.isdisjoint(result):
+                    result |= targets
+        return result, {name for name, count in counts.items() if count == 1}
 
     def units(self, function: str, loop: ast.For | ast.While) -> int:
         """The units of work of an iteration of a loop that polls; 0 for any other loop."""
-        if not self.polling:
-            return 0
         if function in self.polling:
             return 1 + cost(loop.body) if may_take_long(loop) else 0
-        return 1 + cost(self.definitions[self.element].body) if self.element in _called_functions(loop) else 0
+        is_around = self.polling and self.element in uses(loop.body).names
+        return 1 + cost(self.definitions[self.element].body) if is_around else 0
 
-    def function(self, name: str, shapes: tuple[Shape, ...]) -> tuple[ir.Function, str]:
-        """The LLVM function of a function of the text, for arguments of these shapes, and the type of its result in the
-        text, empty if there is none. It is inlined into its callers.
+    def mathematics(self, name: str, arguments: Sequence[Value]) -> Value:
+        """The value of a function of floats that is none of the text's."""
+        if name not in self.names:
+            raise NameError(f"nothing is called {name}")
+        dtypes = [each.dtype for each in arguments]
+        if len({*dtypes}) > 1 or dtypes[0] not in FLOATS:
+            raise TypeError(f"no {name} of {', '.join(dtypes)}")
+        return self.names[name](*promoted(*arguments))
 
-        If the function polls, the address of the countdown is one argument more.
-        """
-        key = name, shapes
-        if key not in self._functions:
-            kinds = [llvm_type(*shape) for shape in shapes]
-            kinds += [INDEX.as_pointer()] if name in self.polling else []
-            # The type of its result is not known before its body is written.
-            function_type = ir.FunctionType(ir.VoidType(), kinds)
-            function = ir.Function(self.module, function_type, self.module.get_unique_name(name))
-            function.linkage = "internal"
-            attribute(function, "nounwind", "alwaysinline", *self.attributes)
-            result = self.write(self, function, self.definitions[name], shapes)
-            self.take_liberties(function, name)
-            self._functions[key] = function, result
-        return self._functions[key]
+    def is_row(self, block: Sequence[ast.stmt]) -> bool:
+        """Whether a block calls the element function, and does nothing else."""
+        match block:
+            case [ast.Expr(ast.Call(ast.Name(name)))]:
+                return name == self.element
+        return False
+
+    def inlined(self, name: str, kinds: Sequence[ir.Type]) -> ir.Function:
+        """An empty function that is to be inlined; the type of its result is not known before its body is written."""
+        function_type = ir.FunctionType(ir.VoidType(), kinds)
+        function = ir.Function(self.module, function_type, self.module.get_unique_name(name))
+        function.linkage = "internal"
+        attribute(function, "nounwind", "alwaysinline", *self.attributes)
+        return function
 
     def declared(self, symbol: str, result: ir.Type, params: Mapping[str, str]) -> ir.Function:
         """A function of pointers to arrays that do not overlap, which is not inlined; `params` has their types."""
-        kinds = [llvm_type(dtype) for dtype in params.values()]
+        kinds = [TYPES[dtype.lstrip("*")] for dtype in params.values()]
+        kinds = [
+            kind.as_pointer() if dtype[0] == "*" else kind for dtype, kind in zip(params.values(), kinds, strict=True)
+        ]
         function = ir.Function(self.module, ir.FunctionType(result, kinds), symbol)
         attribute(function, "nounwind", "noinline", *self.attributes)
         for name, value in zip(params, function.args, strict=True):
@@ -279,6 +283,15 @@ class Unit:
                 # Else LLVM compares all pairs of pointers at run time and, past about twenty, gives up vectorising.
                 value.add_attribute("noalias")
         return function
+
+    def leave_scalar(self, back: ir.Instruction) -> None:
+        """Keep LLVM's vectoriser from the loop over a row that an instruction ends. It may look at the body for minutes
+        (see docs/decisions/032-one-vectoriser.md)."""
+        hint = self.module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(TYPES["bool"], 0)])
+        # The name of a loop refers to itself, so that it is like no other.
+        loop = ir.MDValue(self.module, [hint], name=str(len(self.module.metadata)))
+        loop.operands = (loop, hint)
+        back.set_metadata("llvm.loop", loop)
 
     def take_liberties(self, function: ir.Function, name: str) -> None:
         """Allow LLVM with the floats of a function what is allowed in the text's function of a name."""
@@ -299,8 +312,3 @@ def end_with(builder: ir.IRBuilder, value: ir.Value) -> None:
     function.ftype = ir.FunctionType(value.type, function.ftype.args)
     function.return_value = ir.values.ReturnValue(function, value.type)
     function.type = function.ftype.as_pointer()
-
-
-def _constant(dtype: str, value: Any) -> Typed:
-    number = float(value) if dtype in ("float32", "float64") else int(value)
-    return Typed(ir.Constant(TYPES[dtype], number), dtype)

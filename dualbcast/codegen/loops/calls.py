@@ -45,7 +45,7 @@ def write_scatter_add(module: Module, dtype: str, is_compensated: bool) -> Funct
     with f.range(0, count) as i:
         place = places[i]
         with f.range(0, columns) as j:
-            at, term = place * columns + j, rows[i * columns + j].to_float64()
+            at, term = place * columns + j, rows[i * columns + j].to("float64")
             if is_compensated:
                 sums[at], lost[at] = add(sums[at], lost[at], term)
             else:

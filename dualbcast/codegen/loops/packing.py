@@ -288,4 +288,4 @@ def _add(total: Variable, lost: Variable, term: Value, size: int) -> None:
     if size == 8:
         total.value, lost.value = calls.add(total.value, lost.value, term)
     else:
-        total.value = total.value + term.to_float64()
+        total.value = total.value + term.to("float64")

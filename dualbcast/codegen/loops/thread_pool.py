@@ -130,7 +130,7 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
                 # A signal may come to this thread while it is in no kernel that would ask.
                 with f.if_(f.call(module.external(poll, ["int64"], "int64"), 0) < 0):
                     failed.store_atomic(stopped)
-    status = failed.load_atomic().to_int64()
+    status = failed.load_atomic().to("int64")
     owner.store_atomic(0)
     f.return_((status == 0).choose(ran, status * -1))
     return f

@@ -244,7 +244,7 @@ def from_float16(stored: Value) -> Value:
         builder, kind = stored.builder, stored.kind
         half = builder.bitcast(stored.value, like(kind, ir.HalfType()))
         return Value(builder, builder.fpext(half, like(kind, ir.FloatType())))
-    bits = stored.zero_extended(32)
+    bits = stored.to("int32")
     sign = (bits & 0x8000) << 16
     # Exponent and fraction where float32 has them: a float32 too small by 2**112, the difference of the biases. The
     # multiplication is exact, and normalises what was subnormal.
@@ -273,11 +273,11 @@ def to_float16(x: Value) -> Value:
     result = magnitude.unsigned(">=", 143 << 23).choose(0x7C00, result)
     quiet = ((magnitude >> 13) & 0x3FF) | 0x7E00
     result = magnitude.unsigned(">", 0x7F800000).choose(quiet, result)
-    return (sign | result).truncated(16)
+    return (sign | result).to("int16")
 
 
 def from_bfloat16(stored: Value) -> Value:
-    return (stored.zero_extended(32) << 16).as_float()
+    return (stored.to("int32") << 16).as_float()
 
 
 def to_bfloat16(x: Value) -> Value:
@@ -285,7 +285,7 @@ def to_bfloat16(x: Value) -> Value:
     bits = x.bits()
     rounded = _round_to_even(bits, 16)
     quiet = (bits >> 16) | 0x40
-    return x.unordered("uno", x).choose(quiet, rounded).truncated(16)
+    return x.unordered("uno", x).choose(quiet, rounded).to("int16")
 
 
 def _round_to_even(bits: Value, places: int) -> Value:

@@ -94,7 +94,7 @@ def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
     # The sign turns over in every other half of a period; the sine's is also that of x, and the cosine has no other.
     turned = quarters << (form.width - 2)
     sign = sign_of(turned if quarters_ahead else turned ^ x.bits())
-    result = (quarters.truncated(1).choose(cosine, sine).bits() ^ sign).as_float()
+    result = (((quarters & 1) != 0).choose(cosine, sine).bits() ^ sign).as_float()
     return or_rarely(size > form.farthest, result, lambda: library(name, x))
 
 

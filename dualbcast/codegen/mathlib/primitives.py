@@ -237,7 +237,7 @@ def _ldexp(x: Value, n: Value) -> Value:
     builder, int32 = x.builder, like(x.kind, ir.IntType(32))
     kinds = [x.kind, int32]
     declared = builder.module.declare_intrinsic("llvm.ldexp", kinds, ir.FunctionType(x.kind, kinds))
-    return Value(builder, builder.call(declared, [x.value, n.truncated(32).value]))
+    return Value(builder, builder.call(declared, [x.value, n.to("int32").value]))
 
 
 def reduced_expm1(x: Value) -> tuple[Value, Value]:
