@@ -36,6 +36,7 @@ from dualbcast.rules.table import Custom, Rule
 _LIBRARIES = ("cupy", "numpy", "scipy", "jax", "torch", "random")
 _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__file__)
 _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
+_signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
 _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
@@ -172,7 +173,7 @@ def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, 
 
 def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     (args, keywords), lowering = arguments, BUILTINS[function]
-    signature = inspect.signature(lowering)
+    signature = _signature(lowering)
     parameters = [each for each in signature.parameters.values() if each.kind >= each.POSITIONAL_OR_KEYWORD]
     by_name = sorted(each.name for each in parameters if each.kind is not each.VAR_POSITIONAL)
     if keywords.keys() - by_name and not any(each.kind is each.VAR_KEYWORD for each in parameters):

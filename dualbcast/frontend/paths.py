@@ -193,9 +193,10 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     if name.startswith("<") or not any(skipping):
         return values, set()
     # The flags that make a path skip the rest of loops that are written out; none if it has returned.
+    flags_of_loops = env.frame.flags[1:]
     flags = [
-        {flag for flag in env.frame.flags[1:] if skips and bindings.get(flag, FALSE) != FALSE}
-        if bindings.get(Key.RETURNED) != TRUE
+        {flag for flag in flags_of_loops if bindings.get(flag, FALSE) != FALSE}
+        if skips and bindings.get(Key.RETURNED) != TRUE
         else set()
         for bindings, skips in zip(paths, skipping, strict=True)
     ]
