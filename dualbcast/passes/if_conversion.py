@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
+from dualbcast.autodiff.operation_cost import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold, simplify, zero
@@ -25,7 +25,6 @@ from dualbcast.ir.traversal import (
     hold,
     operations_of,
     read_counts,
-    reads_and_writes,
     renamed,
     statements,
     targets,
@@ -193,7 +192,7 @@ class _Conversion:
             self.stay(stmt, scalar)
             return [stmt]
         may_run = may_run_for_all(stmt)
-        if self.depth < _DEEPEST and (not may_run or skipping_saves(stmt, self.cost_of_selects(stmt))):
+        if self.depth < _DEEPEST and (not may_run or skipping_saves(stmt, self.seen)):
             return self.skipping(stmt)
         if not may_run:
             self.stay(stmt, "too deep in others")
@@ -202,18 +201,6 @@ class _Conversion:
         new: list[ir.Stmt] = []
         assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
         return new
-
-    def cost_of_selects(self, stmt: ir.If) -> float:
-        """The cost of all paths through a branch, where an operation of several paths counts once."""
-        mark = self.names.mark()
-        new: list[ir.Stmt] = []
-        values = self.flatten(stmt, {}, new)
-        assign_together(values, self.names, new)
-        self.names.reset(mark)
-        outputs = tuple(ir.Output(name, ir.Var(name, value.kind)) for name, value in values.items())
-        params = tuple(reads_and_writes(new)[0].values())
-        flat = simplify(ir.Function("", params, tuple(new), outputs))
-        return sum(cost_of_operation(op.name) for op in operations_of(flat) if op.name != "select")
 
     def count(self, stmt: ir.If) -> int:
         """Record that both sides of a branch, and of inner branches, are computed; the number of their operations."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Set
 from functools import lru_cache
 
-from dualbcast.autodiff.operation_cost import cost_of_block
+from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
@@ -181,11 +181,12 @@ def may_run_for_all(stmt: ir.If) -> bool:
     return is_line and all(map(is_speculatable, operations_of((stmt,))))
 
 
-def skipping_saves(stmt: ir.If, selected: float) -> bool:
-    """Whether a branch that vectors can skip beats selects, which cost as much as `selected`.
+def skipping_saves(stmt: ir.If, seen: Set[str]) -> bool:
+    """Whether a branch that vectors can skip beats selects; `seen` are the names that were assigned before it.
 
     Selects compute both sides, and shared operations once. A vector that skips a side saves the cost of that side.
     """
+    selected = _cost_of_selects(stmt, seen)
     shared = _cost_of_paths(stmt, sum) - selected
     return selected - _cost_of_paths(stmt, min) > max(LEAST_SAVING, _LEAST_RATIO * shared)
 
@@ -201,3 +202,38 @@ def _cost_of_paths(part: ir.Stmt, total: Callable[[Iterable[float]], float]) -> 
     if isinstance(part, ir.If):
         return total([sum(_cost_of_paths(inner, total) for inner in side) for side in (part.then, part.orelse)])
     return cost_of_block((part,))
+
+
+def _cost_of_selects(stmt: ir.If, seen: Set[str]) -> float:
+    """The cost of all paths through a statement without loops, where an operation of several paths counts once."""
+    numbers: dict[object, int] = {}
+    total = 0.0
+
+    def number(expr: ir.Expr, held: dict[str, int]) -> int:
+        nonlocal total
+        if isinstance(expr, ir.Var) and expr.name in held:
+            return held[expr.name]
+        key = (expr.name, *[number(arg, held) for arg in expr.args]) if isinstance(expr, ir.Op) else expr
+        if isinstance(expr, ir.Op) and key not in numbers:
+            total += cost_of_operation(expr.name)
+        return numbers.setdefault(key, len(numbers))
+
+    def visit(block: ir.Block, held: dict[str, int]) -> None:
+        """Count the operations of a block; `held` gets the value number of each name that it assigns."""
+        for part in block:
+            if isinstance(part, ir.If):
+                then, orelse = dict(held), dict(held)
+                visit(part.then, then)
+                visit(part.orelse, orelse)
+                for name in then.keys() | orelse.keys():
+                    sides = then.get(name), orelse.get(name)
+                    if sides[0] == sides[1]:
+                        held[name] = then[name]
+                    elif None not in sides or name in seen:
+                        held[name] = numbers.setdefault((part.test, *sides), len(numbers))
+            else:
+                assert isinstance(part, ir.Assign)
+                held[part.target.name] = number(part.value, held)
+
+    visit((stmt,), {})
+    return total
