@@ -21,9 +21,7 @@ from dualbcast.program.typed_product import Backend, TypedProduct
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Operands, beside, no_derivative
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
-from dualbcast.runtime.cpu.kernel import CpuKernel
-from dualbcast.runtime.cpu.launch import CpuFastPath
+from dualbcast.runtime.cpu.kernel import CpuFastPath, CpuKernel
 from dualbcast.runtime.iteration_space import Shapes
 from dualbcast.runtime.launch_plan import FastPath, Plan, Recent, scalars
 
@@ -181,7 +179,7 @@ class Call:
         if backend == "cpu":
             kernel, geometry = self.cpu_kernel(), planned.geometry
             parts = geometry.packing, geometry.split
-            cpu_launch.launch(kernel, geometry.total, geometry.ints, planned.pointers, None, *parts)
+            cpu_kernel.launch(kernel, geometry.total, geometry.ints, planned.pointers, None, *parts)
         elif backend == "cuda":
             from dualbcast.runtime.cuda import launch as cuda_launch
 
@@ -189,7 +187,7 @@ class Call:
             given: list[Any] = list(planned.pointers)
             for at in on_gpu.source.layout.values:
                 given[at] = cuda_launch.by_value(self.operands.arrays[at])
-            cuda_launch.launch(on_gpu, planned.geometry.total, planned.geometry.sizes, planned.geometry.strides, given)
+            cuda_launch.launch(on_gpu, planned.geometry.sizes, planned.geometry.strides, given)
         else:
             interpreted = self.spec.kernel(
                 "python", planned.geometry.layout, lambda _, write: interpreter.PythonKernel(write())
