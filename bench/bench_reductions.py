@@ -20,7 +20,6 @@ from dualbcast.ir.simplification import simplify
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.launch_plan import plan
 
 NAMES = ("x", "w", "b", "g")
@@ -57,7 +56,7 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
         parts = planned.geometry.packing, planned.geometry.split
-        cpu_launch.launch(kernel, planned.geometry.total, planned.geometry.ints, planned.pointers, None, *parts)
+        cpu_kernel.launch(kernel, planned.geometry.total, planned.geometry.ints, planned.pointers, None, *parts)
         return planned.finish()
 
     return run

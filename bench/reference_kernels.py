@@ -156,7 +156,7 @@ def by_lanes(call: Any, cc: tuple[int, int]) -> dict[int, cuda_kernel.CudaKernel
     ----------
     call : dualbcast.program.element.Call
         The result of `function._inspected(arrays, wrt, product)`. Each kernel is launched with
-        `cuda.launch(kernel, laid.total, laid.sizes, laid.strides, call.plan.pointers)` where `laid` is
+        `cuda.launch(kernel, laid.sizes, laid.strides, call.plan.pointers)` where `laid` is
         `call.plan.geometry`.
     cc : (int, int)
         The compute capability.

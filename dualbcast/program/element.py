@@ -20,9 +20,7 @@ from dualbcast.program.results import Results
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
-from dualbcast.runtime.cpu.kernel import CpuKernel
-from dualbcast.runtime.cpu.launch import CpuFastPath
+from dualbcast.runtime.cpu.kernel import CpuFastPath, CpuKernel
 from dualbcast.runtime.iteration_space import Shapes
 from dualbcast.runtime.launch_plan import FastPath, Plan, Recent, plan
 
@@ -169,7 +167,7 @@ class Call:
             if backend == "cpu":
                 geometry = planned.geometry
                 pieces = geometry.packing, geometry.split
-                cpu_launch.launch(self.cpu_kernel(), geometry.total, geometry.ints, planned.pointers, None, *pieces)
+                cpu_kernel.launch(self.cpu_kernel(), geometry.total, geometry.ints, planned.pointers, None, *pieces)
             elif backend == "cuda":
                 self._launch_cuda()
             else:
@@ -184,7 +182,7 @@ class Call:
         given: list[Any] = list(planned.pointers)
         for at in kernel.source.layout.values:
             given[at] = cuda_launch.by_value(planned.operands.arrays[at])
-        cuda_launch.launch(kernel, planned.geometry.total, planned.geometry.sizes, planned.geometry.strides, given)
+        cuda_launch.launch(kernel, planned.geometry.sizes, planned.geometry.strides, given)
 
     def interpret(self, target: str, **options: bool) -> None:
         """Run the kernel in Python; `target` tells apart those that `PythonKernel` makes with other options."""

@@ -108,10 +108,12 @@ def lay_out(
         _fresh_strides(shape, order, span) if form is None else next(others)
         for form, span in zip(outs, spans, strict=True)
     ]
+    axes = [axis for axis in order if shape[axis] > 1]
+    sizes, rows = tuple([shape[axis] for axis in axes]), [tuple([row[axis] for axis in axes]) for row in rows]
     if target == "cpu":
-        dimensions = _dimensions_of(shape, order, rows, inputs, shapes is not None)
+        dimensions = _dimensions_of(sizes, rows, inputs, shapes is not None)
     else:
-        dimensions = _Dimensions(*_coalesced(shape, rows, order))
+        dimensions = _Dimensions(*_coalesced(sizes, rows))
     sizes, rows, packing = dimensions.sizes, dimensions.rows, dimensions.packing
     if shapes is not None and target == "cuda" and (summed := [row for row in rows[len(inputs) :] if 0 in row]):
         first = foremost(sizes, summed)
@@ -215,19 +217,17 @@ class _Dimensions(NamedTuple):
     length: int = 1
 
 
-def _dimensions_of(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], sums: bool
-) -> _Dimensions:
+def _dimensions_of(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], sums: bool) -> _Dimensions:
     """The dimensions of a kernel, and the inputs that are packed for it.
 
-    `order` has the axes of the result's shape from the outermost in memory to the innermost. `rows` are the strides of
+    `lengths` are those of the result's axes, from the outermost in memory to the innermost. `rows` are the strides of
     inputs and then of outputs along each axis, 0 where an output is summed. `sums` says whether outputs may be sums.
     """
     return (
-        _joined(shape, order, rows, inputs)
-        or _grouped(shape, order, rows, len(inputs))
-        or _packed(shape, order, rows, inputs, sums)
-        or _Dimensions(*_coalesced(shape, rows, order))
+        _joined(lengths, rows, inputs)
+        or _grouped(lengths, rows, len(inputs))
+        or _packed(lengths, rows, inputs, sums)
+        or _Dimensions(*_coalesced(lengths, rows))
     )
 
 
@@ -258,20 +258,21 @@ def _long_rows(
     return (*[axis for axis in order if axis not in (high, last)], last, high)
 
 
-def _coalesced(
-    shape: tuple[int, ...], rows: Sequence[_Row], order: tuple[int, ...]
-) -> tuple[tuple[int, ...], list[_Row]]:
+def _coalesced(lengths: _Row, rows: Sequence[_Row]) -> tuple[_Row, list[_Row]]:
     """Sizes, and strides for each array, with axes of length 1 dropped and neighbours merged where all arrays allow."""
-    axes = [axis for axis in order if shape[axis] > 1]
-    sizes, columns = [shape[axes[0]]], [[row[axes[0]] for row in rows]]
-    for axis in axes[1:]:
-        size, inner = shape[axis], [row[axis] for row in rows]
-        if all(outer == step * size for outer, step in zip(columns[-1], inner, strict=True)):
+    sizes, columns = list[int](), list[list[int]]()
+    for size, *inner in zip(lengths, *rows, strict=True):
+        if sizes and all(outer == step * size for outer, step in zip(columns[-1], inner, strict=True)):
             sizes[-1], columns[-1] = sizes[-1] * size, inner
-        else:
+        elif size > 1:
             sizes.append(size)
             columns.append(inner)
     return tuple(sizes), list(zip(*columns, strict=True))
+
+
+def _contiguous(lengths: _Row) -> _Row:
+    """The strides of an array whose elements follow one another."""
+    return tuple([math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))])
 
 
 def _fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[int, ...] | None) -> _Row:
@@ -285,17 +286,15 @@ def _fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[in
     return tuple(strides)
 
 
-def _joined(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...]
-) -> _Dimensions | None:
+def _joined(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...]) -> _Dimensions | None:
     """Short rows joined to one row. Inputs are packed unless all their elements follow one another; the kernel hands
     over the terms of sums, in its compute dtype."""
-    whole, count = _fresh_strides(shape, order, None), len(inputs)
+    whole, count = _contiguous(lengths), len(inputs)
     packed = tuple([position for position, row in enumerate(rows[:count]) if row != whole and any(row)])
     summed = tuple([position for position, row in enumerate(rows[count:], count) if row != whole])
     if not 0 < len(packed) + len(summed) <= _MOST_JOINED_ARRAYS:
         return None
-    sizes, (steps, *strides) = _coalesced(shape, [whole, *[rows[position] for position in (*packed, *summed)]], order)
+    sizes, (steps, *strides) = _coalesced(lengths, [whole, *[rows[position] for position in (*packed, *summed)]])
     sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
     if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
         return None
@@ -308,7 +307,7 @@ def _joined(
     over = tuple([(at, "rows" if way == "all" else way) for at, way in sums.items()])
     packing = Packing.of_rows(packed, sizes, steps, tuple(strides[: len(packed)]), over)
     joined = [whole if position in packed or position in summed else row for position, row in enumerate(rows)]
-    return _Dimensions(*_coalesced(shape, joined, order), packing, _coalesced(shape, rows, order)[1], folds)
+    return _Dimensions(*_coalesced(lengths, joined), packing, _coalesced(lengths, rows)[1], folds)
 
 
 # The elements that a sum is over, by its strides in two dimensions.
@@ -321,16 +320,16 @@ def _is_of_one_float(inputs: tuple[Form, ...]) -> bool:
     return len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
 
 
-def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], count: int) -> _Dimensions | None:
+def _grouped(lengths: _Row, rows: list[_Row], count: int) -> _Dimensions | None:
     """Several short rows joined to each long row, where there are sums in more dimensions than two.
 
     A sum over the elements of short rows becomes as many sums side by side as a long row has short ones. Inputs are
     copied unless their short rows follow one another.
     """
-    whole = _fresh_strides(shape, order, None)
+    whole = _contiguous(lengths)
     if all(row == whole for row in rows[count:]):
         return None
-    sizes, (steps, *every) = _coalesced(shape, [whole, *rows], order)
+    sizes, (steps, *every) = _coalesced(lengths, [whole, *rows])
     *outer, high, last = (1, *sizes)
     if len(sizes) < 3 or last > SHORT or math.prod(sizes) < _MANY_ELEMENTS:
         return None
@@ -347,27 +346,22 @@ def _grouped(shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row
     rows = [steps if at in packed else row for at, row in enumerate(every[:count])]
     rows += [(*[n * fold for n in row[:-2]], *row[-2:]) for row, fold in zip(every[count:], folds, strict=True)]
     rows = [(*row[:-2], row[-2] * group, row[-1]) for row in rows]
-    lengths = (*outer[1:], high // group, group * last)
+    long = (*outer[1:], high // group, group * last)
     packing = Packing.of_rows(packed, sizes, steps, tuple([every[at] for at in packed])) if packed else None
-    return _Dimensions(*_coalesced(lengths, rows, tuple(range(len(lengths)))), packing, folds=folds, length=last)
+    return _Dimensions(*_coalesced(long, rows), packing, folds=folds, length=last)
 
 
-def _packed(
-    shape: tuple[int, ...], order: tuple[int, ...], rows: Sequence[_Row], inputs: tuple[Form, ...], copied: bool
-) -> _Dimensions | None:
+def _packed(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], copied: bool) -> _Dimensions | None:
     """Inputs are packed if their elements are not next to each other in the innermost axis. Where there are sums they
     are `copied`, and only those that span all axes."""
-    axes = [axis for axis in order if shape[axis] > 1]
-    packed = [position for position, row in enumerate(rows[: len(inputs)]) if row[axes[-1]] not in (0, 1)]
-    if copied:
-        packed = [position for position in packed if all(rows[position][axis] for axis in axes)]
+    packed = [at for at, row in enumerate(rows[: len(inputs)]) if row[-1] not in (0, 1) and (all(row) or not copied)]
     if not packed:
         return None
-    whole = _fresh_strides(shape, order, None)
-    sizes, columns = _coalesced(shape, [whole, *(rows[position] for position in packed)], order)
+    whole = _contiguous(lengths)
+    sizes, columns = _coalesced(lengths, [whole, *(rows[position] for position in packed)])
     itemsizes = [inputs[position][2].itemsize for position in packed]
     packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), itemsizes)
     if packing is None:
         return None
     rows = [whole if at in packed else row for at, row in enumerate(rows)]
-    return _Dimensions(*_coalesced(shape, rows, order), packing)
+    return _Dimensions(*_coalesced(lengths, rows), packing)

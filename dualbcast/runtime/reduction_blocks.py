@@ -168,13 +168,11 @@ def copied(sums: Sums, copies: Callable[[Sum], int]) -> Sums:
 
 def combine(s: Sum, sums: Array, rests: Array | None, dtype: DType) -> Array:
     """The sums as the caller gets them, from the accumulators of all blocks. To be called under `numpy.errstate`."""
-    sums = s.apart(sums)
+    apart = s.apart(sums)
     if rests is not None:
-        return _shaped(s, _compensated(sums, s.apart(rests)), dtype)
-    return _shaped(s, sums[0] if len(sums) == 1 else sums.sum(axis=0), dtype)
-
-
-def _shaped(s: Sum, total: Array, dtype: DType) -> Array:
+        total = _compensated(apart, s.apart(rests))
+    else:
+        total = apart[0] if len(apart) == 1 else apart.sum(axis=0)
     return total.astype(dtype, copy=False).reshape(s.lengths).transpose(s.axes).reshape(s.shape)
 
 

@@ -191,7 +191,7 @@ import numpy as np
 from dualbcast import differentiable_broadcast
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu
-from dualbcast.runtime.cpu.launch import launch
+from dualbcast.runtime.cpu.kernel import launch
 assert "llvmlite" not in sys.modules and "numba" not in sys.modules
 source = eval(sys.argv[1])
 x, out = np.linspace(-2, 2, 1001), np.zeros(1001)

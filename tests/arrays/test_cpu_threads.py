@@ -18,7 +18,6 @@ from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
 from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError, KernelCancelled
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu import policy, thread_pool
 
 
@@ -75,7 +74,7 @@ def no_pools(monkeypatch):
 def test_ranges_cover_all_and_threads_share_them():
     for ints in ((10_000,), (100, 100), (10, 1000)):
         recorder = Recorder(len(ints))
-        cpu_launch.launch(recorder, 10_000, ints, POINTERS, threads=4)
+        cpu_kernel.launch(recorder, 10_000, ints, POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
         assert len({thread for *_, thread in recorder.calls}) >= 2
         assert all(start % ints[-1] % 256 == 0 for start, *_ in recorder.calls)
@@ -84,7 +83,7 @@ def test_ranges_cover_all_and_threads_share_them():
 @pytest.mark.parametrize("total", [0, 1, 1023, 1024, 1025, 1281, 2047])
 def test_every_total_is_covered(total):
     recorder = Recorder(seconds=1e-4)
-    cpu_launch.launch(recorder, total, (total,), POINTERS, threads=3)
+    cpu_kernel.launch(recorder, total, (total,), POINTERS, threads=3)
     assert recorder.covered() == list(range(total))
 
 
@@ -92,10 +91,10 @@ def test_little_work_stays_on_this_thread(monkeypatch):
     monkeypatch.setattr(policy, "THREAD_NS", 10**10)  # ten seconds: however busy the machine is, this is less
     recorder = Recorder(seconds=0)
     recorder.pace.learn(1.0)
-    cpu_launch.launch(recorder, 2000, (2000,), POINTERS, threads=8)
+    cpu_kernel.launch(recorder, 2000, (2000,), POINTERS, threads=8)
     assert {thread for *_, thread in recorder.calls} == {threading.get_ident()}
     one = Recorder()
-    cpu_launch.launch(one, 2000, (2000,), POINTERS, threads=1)
+    cpu_kernel.launch(one, 2000, (2000,), POINTERS, threads=1)
     assert one.calls == [(0, 2000, threading.get_ident())]
 
 
@@ -103,20 +102,20 @@ def test_little_work_stays_on_this_thread(monkeypatch):
 def test_a_failure_of_any_range_is_raised_after_the_others_end(fail_at):
     recorder = Recorder(fail_at=fail_at)
     with pytest.raises(KernelCancelled):
-        cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     calls = len(recorder.calls)
     time.sleep(0.01)
     assert len(recorder.calls) == calls
     # The pool still works.
     recorder = Recorder()
-    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=3)
     assert recorder.covered() == list(range(10_000))
 
 
 def test_concurrent_callers():
     recorders = [Recorder() for _ in range(8)]
     callers = [
-        threading.Thread(target=cpu_launch.launch, args=(recorder, 5000, (5000,), POINTERS, 3))
+        threading.Thread(target=cpu_kernel.launch, args=(recorder, 5000, (5000,), POINTERS, 3))
         for recorder in recorders
     ]
     for caller in callers:
@@ -129,7 +128,7 @@ def test_concurrent_callers():
 @pytest.mark.usefixtures("no_pools")
 def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
     """The launch had begun when it still watched, and its processor, or this one, was elsewhere for a while."""
-    cpu_launch.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
+    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=2)
     (own,) = thread_pool._every
     post = own._post
 
@@ -142,7 +141,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 
     own._post = late
     recorder = Recorder()
-    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert recorder.covered() == list(range(10_000))
     assert len({thread for *_, thread in recorder.calls}) == 2
 
@@ -151,7 +150,7 @@ def test_a_thread_that_falls_asleep_just_before_a_launch_is_woken():
 def test_there_are_no_more_threads_than_processors(monkeypatch):
     monkeypatch.setattr(thread_pool, "MAX_THREADS", 3)
     recorder = Recorder()
-    cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
+    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads=1000)
     assert recorder.covered() == list(range(100_000))
     (own,) = thread_pool._every
     assert own._threads == 2
@@ -172,12 +171,12 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         recorder = Recorder()
-        cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+        cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
         assert recorder.covered() == list(range(10_000))
         (own,) = thread_pool._every
         assert own._threads == 1
     # They may be had later.
-    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=4)
     assert own._threads == 3
 
 
@@ -253,7 +252,7 @@ def test_a_launch_uses_no_more_threads_than_was_said():
         while len(used) < 5 or (count > 1 and max(used) == 1 and len(used) < 100):  # a thread may come too late
             recorder = Recorder()
             with num_threads(count):
-                cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS)
+                cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS)
             assert recorder.covered() == list(range(20_000))
             used.append(len({thread for *_, thread in recorder.calls}))
         assert max(used) <= count
@@ -265,7 +264,7 @@ def test_helpers_that_watch_and_helpers_that_sleep(pause):
     recorder, asleep, helped = Recorder(seconds=5e-4), [], 0
     for _ in range(12):
         recorder.calls.clear()
-        cpu_launch.launch(recorder, 5000, (5000,), POINTERS, threads=2)
+        cpu_kernel.launch(recorder, 5000, (5000,), POINTERS, threads=2)
         assert recorder.covered() == list(range(5000))
         helped += len({thread for *_, thread in recorder.calls}) > 1
         time.sleep(pause)
@@ -279,15 +278,15 @@ def test_helpers_that_watch_and_helpers_that_sleep(pause):
 
 def test_a_pace_is_measured_and_used():
     recorder = Recorder(seconds=1e-3)
-    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.pace.element > 1e6 * len(recorder.calls) / 20_000 / 2
     recorder.calls.clear()
-    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert len(recorder.calls) == 8
     assert recorder.covered() == list(range(20_000))
     recorder.pace.learn(0.1)
     recorder.calls.clear()
-    cpu_launch.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 20_000, (20_000,), POINTERS, threads=2)
     assert recorder.calls == [(0, 20_000, threading.get_ident())]
 
 
@@ -298,7 +297,7 @@ def test_there_are_as_many_pieces_for_each_thread(monkeypatch, threads, pieces, 
     monkeypatch.setattr(thread_pool, "is_watched", lambda: True)
     recorder = Recorder(seconds=0)
     recorder.pace.learn(pieces * policy.RANGE_NS / 100_000)
-    cpu_launch.launch(recorder, 100_000, (100_000,), POINTERS, threads)
+    cpu_kernel.launch(recorder, 100_000, (100_000,), POINTERS, threads)
     assert len(recorder.calls) == count
     assert recorder.covered() == list(range(100_000))
 
@@ -322,14 +321,14 @@ def test_a_thread_is_woken_for_much_work_and_between_launches_without_pauses(mon
     monkeypatch.setattr(policy, "_last_end", time.perf_counter_ns() - 100 * pause)
     recorder = Recorder(seconds=0)
     recorder.pace.learn(work * 1e9 / 10_000)
-    cpu_launch.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 10_000, (10_000,), POINTERS, threads=2)
     assert (len(recorder.calls) > 1) == shared
 
 
 @pytest.mark.usefixtures("no_pools")
 def test_who_watches_is_counted():
     assert not thread_pool.is_watched()
-    cpu_launch.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
+    cpu_kernel.launch(Recorder(), 10_000, (10_000,), POINTERS, threads=3)
     (own,) = thread_pool._every
     until = time.monotonic() + 30
     while len(own._asleep) < 2 and time.monotonic() < until:
@@ -346,13 +345,13 @@ def test_who_watches_is_counted():
 def test_few_elements_that_take_long_are_shared_from_the_second_time_on():
     recorder = Recorder(seconds=1e-3)
     recorder.pace.short = 700
-    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert recorder.pace.element == math.inf  # the first time says little
-    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert recorder.pace.element > 1e6 / 512
     assert [call[:2] for call in recorder.calls] == [(0, 512)] * 2
     recorder.calls.clear()
-    cpu_launch.launch(recorder, 512, (512,), POINTERS, threads=2)
+    cpu_kernel.launch(recorder, 512, (512,), POINTERS, threads=2)
     assert sorted(call[:2] for call in recorder.calls) == [(0, 256), (256, 512)]
 
 
@@ -432,7 +431,7 @@ import os, sys
 import numpy as np
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu, policy, thread_pool as pool
-from dualbcast.runtime.cpu.launch import launch
+from dualbcast.runtime.cpu.kernel import launch
 policy.THREAD_NS = 0
 kernel = cpu.compile_kernel(eval(sys.argv[1]), False)
 x = np.linspace(-2, 2, 1_000_000)

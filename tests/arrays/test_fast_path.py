@@ -1,4 +1,4 @@
-"""Calls like earlier ones take the fast path (`runtime.cpu.launch`): whatever the forms of the arguments do not say is
+"""Calls like earlier ones take the fast path (`runtime.cpu.kernel`): whatever the forms of the arguments do not say is
 looked at again."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dualbcast.errors import ArgumentError, DualbcastError
 from dualbcast.runtime import launch_plan
 from dualbcast.runtime.arguments import forms_of, host_addresses
 from dualbcast.runtime.cpu import loader
-from dualbcast.runtime.cpu.launch import CpuFastPath
+from dualbcast.runtime.cpu.kernel import CpuFastPath
 
 RNG = np.random.default_rng(7)
 FACTOR = 3.0
@@ -214,6 +214,17 @@ def test_out_is_looked_at_again(short: list[bool]) -> None:
         again = f.value_and_jacobian(x * factor, y, out=(value, jacobian))
         assert again[0] is value
         np.testing.assert_array_equal(value, x * factor - 2 * y)
+
+
+def test_out_between_the_elements_of_an_input_is_written_directly(short: list[bool]) -> None:
+    f = differentiable_broadcast(lambda x: 2 * x)
+    both = np.arange(12.0)
+    for _ in range(3):
+        f(both[::2], out=both[1::2])
+        np.testing.assert_array_equal(both[1::2], 2 * both[::2])
+    f(both[:6], out=both[6:])  # of other forms
+    f(both[:6], out=both[5:11])  # of the same as before
+    assert short == [True, True, False]
 
 
 def test_results_that_are_numbers(short: list[bool]) -> None:

@@ -27,7 +27,6 @@ from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
 from dualbcast.runtime.cpu import policy, thread_pool
 from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.iteration_space import form_of, lay_out
@@ -73,7 +72,7 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
         text = source(function, call, dtypes, backend)
         if backend == "cpu":
             kernel = cpu_kernel.compile_kernel(text, False)
-            cpu_launch.launch(
+            cpu_kernel.launch(
                 kernel,
                 call.geometry.total,
                 call.geometry.ints,

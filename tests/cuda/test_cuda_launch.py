@@ -183,8 +183,8 @@ class FakeCuPy:
                 fake.loads.append(image)
 
             def get_function(self, name):
-                def function(grid, block, args, stream=None):
-                    fake.launches.append((name, grid, block, args, stream))
+                def function(grid, block, args):
+                    fake.launches.append((name, grid, block, args))
 
                 return function
 
@@ -229,11 +229,10 @@ def kernel_of(layout, cc=HOPPER):
 def test_a_launch_passes_typed_scalars_in_order(install):
     fake = install()
     kernel = kernel_of(Layout(2, ("s1", "ss"), (0, 1)))
-    cuda_launch.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
-    cuda_launch.launch(kernel, 600, (200, 3), (3, -7, 1), (2**40, 2**63 + 8), stream="another")
-    (name, grid, block, arguments, stream), (*_, other) = fake.launches
+    cuda_launch.launch(kernel, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
+    cuda_launch.launch(kernel, (200, 3), (3, -7, 1), (2**40, 2**63 + 8))
+    (name, grid, block, arguments), _ = fake.launches
     assert (name, grid, block) == ("element_kernel", (1, 3, 1), (3, 85, 1))
-    assert (stream, other) == (None, "another")
     assert list(arguments) == [200, 3, 3, -7, 1, 2**40, 2**63 + 8]
     assert [type(a) for a in arguments] == [np.uint32] * 2 + [np.int32] * 3 + [np.uint64] * 2
     assert fake.loads == [b"cubin"]  # once for both launches
@@ -241,8 +240,8 @@ def test_a_launch_passes_typed_scalars_in_order(install):
 
 def test_a_wide_launch_passes_64_bits(install):
     fake = install()
-    cuda_launch.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), 2**32, (2**32,), (-1,), (8, 16))
-    (_, grid, block, arguments, _) = fake.launches[0]
+    cuda_launch.launch(kernel_of(Layout(1, ("s",), (0, 0), wide=True)), (2**32,), (-1,), (8, 16))
+    (_, grid, block, arguments) = fake.launches[0]
     assert grid[0] * block[0] == 2**32
     assert [type(a) for a in arguments] == [np.int64, np.int64, np.uint64, np.uint64]
 
@@ -252,21 +251,21 @@ def test_each_device_loads_the_kernel_once(install):
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     for device in (0, 1, 0, 1):
         fake.device = device
-        cuda_launch.launch(kernel, 10, (10,), (), (8, 16))
+        cuda_launch.launch(kernel, (10,), (), (8, 16))
     assert len(fake.loads) == 2
     assert len(fake.launches) == 4
 
 
 def test_nothing_is_launched_for_no_elements(install):
     fake = install(devices=None)
-    cuda_launch.launch(kernel_of(Layout(2, ("s1",), (0, 0))), 0, (0, 5), (5,), (0, 0))
+    cuda_launch.launch(kernel_of(Layout(2, ("s1",), (0, 0))), (0, 5), (5,), (0, 0))
     assert fake.launches == []
 
 
 def test_a_space_too_large_for_32_bits_is_refused(install):
     install()
     with pytest.raises(BackendError, match="32-bit"):
-        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), 2**31, (2**31,), (), (8, 16))
+        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), (2**31,), (), (8, 16))
 
 
 @pytest.mark.parametrize(("digits", "fits"), [("90", True), ("120", False), ("89", False), ("80", False)])
@@ -274,15 +273,15 @@ def test_a_kernel_for_another_device_is_refused(install, digits, fits):
     install(digits=digits)
     kernel = kernel_of(Layout(1, ("1",), (0, 0)))
     if fits:
-        return cuda_launch.launch(kernel, 1, (1,), (), (8, 16))
+        return cuda_launch.launch(kernel, (1,), (), (8, 16))
     with pytest.raises(BackendError, match=r"compute capability 9\.0, this GPU has"):
-        cuda_launch.launch(kernel, 1, (1,), (), (8, 16))
+        cuda_launch.launch(kernel, (1,), (), (8, 16))
     return None
 
 
 def test_a_kernel_runs_on_later_minor_revisions(install):
     fake = install(digits="89")
-    cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), 1, (1,), (), (8, 16))
+    cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0)), cc=(8, 6)), (1,), (), (8, 16))
     assert len(fake.launches) == 1
     assert cuda_launch.current_cc() == (8, 9)
 
@@ -290,7 +289,7 @@ def test_a_kernel_runs_on_later_minor_revisions(install):
 def test_a_driver_that_refuses_the_kernel(install):
     install(refuse=True)
     with pytest.raises(BackendError, match=r"\(for CUDA 12\.8\) refuses .*INVALID_IMAGE.*\n.*Update the driver"):
-        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), 1, (1,), (), (8, 16))
+        cuda_launch.launch(kernel_of(Layout(1, ("1",), (0, 0))), (1,), (), (8, 16))
 
 
 def test_why_kernels_cannot_run(install, monkeypatch):

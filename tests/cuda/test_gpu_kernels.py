@@ -27,10 +27,10 @@ def make(text, functions, layout, inputs, outputs, dtype="float32"):
     return KernelSource(text, tuple(functions), entry, dtype, tuple(inputs), tuple(outputs), layout, code)
 
 
-def run(source, sizes, strides, arrays, fastmath=False, stream=None):
+def run(source, sizes, strides, arrays, fastmath=False):
     """Launch on CuPy arrays; the address of each is that of its first element, also where strides are negative."""
     kernel = cuda_kernel.compile_kernel(source, cuda_launch.current_cc(), fastmath)
-    cuda_launch.launch(kernel, math.prod(sizes), sizes, strides, [a.data.ptr for a in arrays], stream)
+    cuda_launch.launch(kernel, sizes, strides, [a.data.ptr for a in arrays])
 
 
 def elementwise(expression, inputs, output, dtype="float32"):
@@ -243,7 +243,8 @@ def test_an_explicit_stream():
     x, out = cupy.arange(1000, dtype=cupy.float32), cupy.zeros(1000, cupy.float32)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
-    run(elementwise("y[k] = -x0[k]", ["float32"], "float32"), x.shape, (), [x, out], stream=stream)
+    with stream:
+        run(elementwise("y[k] = -x0[k]", ["float32"], "float32"), x.shape, (), [x, out])
     stream.synchronize()
     np.testing.assert_array_equal(out.get(), -np.arange(1000, dtype=np.float32))
 

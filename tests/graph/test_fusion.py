@@ -19,7 +19,7 @@ from dualbcast.graph.lazy import Limits
 from dualbcast.program.element import Call
 from dualbcast.program.explain import operations
 from dualbcast.program.products import make_product
-from dualbcast.runtime.cpu.launch import CpuFastPath
+from dualbcast.runtime.cpu.kernel import CpuFastPath
 
 SHAPE = (40, 50)
 RANDOM = np.random.default_rng(5)

@@ -15,7 +15,6 @@ from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import target
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
-from dualbcast.runtime.cpu import launch as cpu_launch
 
 
 def source_of(
@@ -47,7 +46,7 @@ def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threa
         assert array.flags.c_contiguous
         assert array.dtype.itemsize == np.dtype(storage.get(name, name)).itemsize
     pointers = [array.ctypes.data for array in (*inputs, *outputs)]
-    cpu_launch.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
+    cpu_kernel.launch(kernel, inputs[0].size, (inputs[0].size,), pointers, threads)
     return outputs
 
 
@@ -144,7 +143,7 @@ def cell_run(arguments: list[np.ndarray], threads: int = 1, pieces: list[int] | 
     pointers = [array.ctypes.data for array in (*arguments, *out)]
     kernel = cpu_kernel.compile_kernel(CELL, False)
     if pieces is None:
-        cpu_launch.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
+        cpu_kernel.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
     else:
         for start, stop in itertools.pairwise(pieces):
             kernel(start, stop, (rows, columns, 2), pointers)

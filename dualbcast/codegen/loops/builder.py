@@ -33,8 +33,6 @@ def _size_of(kind: str) -> int:
 class Pointer:
     """The address of elements of a kind: `p[i]` loads an element, and `p[i] = x` stores one, or a vector from it on."""
 
-    __slots__ = ("builder", "kind", "value")
-
     def __init__(self, builder: ir.IRBuilder, value: ir.Value, kind: str) -> None:
         self.builder, self.value, self.kind = builder, value, kind
 
@@ -74,8 +72,6 @@ class Pointer:
         address = self.at(index).value
         return Value(self.builder, masked_load(self.builder, address, _size_of(self.kind), mask.value, nothing))
 
-    # --- elements that several threads use, one by one ------------------------------------------------------------
-
     def load_atomic(self) -> Value:
         kind = type_of(self.kind)
         return Value(self.builder, self.builder.load_atomic(self.value, ORDER, _size_of(self.kind), typ=kind))
@@ -96,8 +92,6 @@ class Pointer:
 
 class Variable:
     """A number, or a vector, that changes while the function runs."""
-
-    __slots__ = ("_builder", "_place", "_type")
 
     def __init__(self, builder: ir.IRBuilder, place: ir.Value, kind: ir.Type) -> None:
         self._builder, self._place, self._type = builder, place, kind
@@ -178,8 +172,6 @@ class Function:
         with self._builder.goto_entry_block():
             return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
 
-    # --- control flow ---------------------------------------------------------------------------------------------
-
     @contextmanager
     def range(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
         """A loop over the numbers from `start` on that are less than `stop`."""
@@ -224,8 +216,6 @@ class Function:
         else:
             self._builder.ret(operand(value, self.code.return_value.type))
 
-    # --- calls ----------------------------------------------------------------------------------------------------
-
     def call(self, function: Any, *arguments: Any) -> Value:
         """The result of a function of this module, or of an external one."""
         code = function.code if isinstance(function, Function) else function
@@ -246,15 +236,6 @@ class Function:
         module = self.module.module
         return Pointer(self._builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
 
-    def prefetch(self, pointer: Pointer) -> None:
-        """Ask for the line of memory at an address, which is read soon."""
-        function = self.module.external("llvm.prefetch.p0", ["*int8", "int32", "int32", "int32"], "void")
-        self.call(function, pointer, 0, 3, 1)  # to be read, kept in all caches, data
-
     def fence(self) -> None:
         """Make all stores so far visible to other threads before any that follow."""
         self._builder.fence(ORDER)
-
-    def copy_bytes(self, to: Pointer, source: Pointer, count: Value) -> None:
-        function = self.module.external("llvm.memcpy.p0.p0.i64", ["*int8", "*int8", "int64", "bool"], "void")
-        self.call(function, to, source, count, False)

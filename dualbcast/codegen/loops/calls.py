@@ -93,6 +93,39 @@ def write_array_call(
     return f
 
 
+# Where a NumPy array has its flags, in bytes from its data's address on, by NumPy's stable C ABI; and the flag of those
+# that may be written to.
+_FLAGS, _WRITEABLE = 6 * ctypes.sizeof(ctypes.c_void_p), 0x400
+
+
+def write_conflict(module: Module, items: int, header: int) -> Function:
+    """`conflict(spans, inputs, outputs, count, total)`: whether outputs may be unfit for a kernel to write to.
+
+    They are if one of `total` is read-only or misaligned, or spans a byte that an input or an output before it spans.
+    `spans` has for each of `count` inputs, and then for each output, the first byte that it spans, their end,
+    and the bits that its address must not have. For `items` and `header` see `write_array_call`.
+    """
+    f = module.function("conflict", ["*int64", "**int8", "**int8", "int64", "int64"], "int32")
+    spans, inputs, outputs, count, total = f.parameters
+
+    def span(arrays: Pointer, at: Value, place: Value) -> tuple[Value, Value, Value]:
+        address = arrays.skip_bytes(items)[at].skip_bytes(header).of("int64")[0]
+        return address + spans[place * 3], address + spans[place * 3 + 1], address & spans[place * 3 + 2]
+
+    with f.range(0, total) as i:
+        start, stop, low_bits = span(outputs, i, count + i)
+        flags = outputs.skip_bytes(items)[i].skip_bytes(header + _FLAGS).of("int32")[0]
+        with f.if_((flags & _WRITEABLE == 0) | (low_bits != 0)):
+            f.return_(1)
+        for arrays, many, first in ((inputs, count, 0), (outputs, i, count)):
+            with f.range(0, many) as j:
+                begin, end, _ = span(arrays, j, j + first)
+                with f.if_((begin < stop) & (start < end)):
+                    f.return_(1)
+    f.return_(0)
+    return f
+
+
 _LONG = f"int{8 * ctypes.sizeof(ctypes.c_ulong)}"
 # The functions of Python's C interface that it calls: the kinds of their results and parameters. An object is its
 # address, a number.

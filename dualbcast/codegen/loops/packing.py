@@ -94,6 +94,7 @@ def write_pack(module: Module, size: int, pitch: int) -> Function:
     f = module.function(f"pack{size}", ["*int8", "*int8", *["int64"] * 4], noalias=True)
     to, source, rows, columns, across, along = f.parameters
     rows8, columns8 = rows & -_BLOCK, columns & -_BLOCK
+    prefetch = module.external("llvm.prefetch.p0", ["*int8", "int32", "int32", "int32"], "void")
 
     def copy(rows: tuple[Any, Any], columns: tuple[Any, Any], along: Any) -> None:
         """Copy the elements of some rows and columns, one by one."""
@@ -107,7 +108,7 @@ def write_pack(module: Module, size: int, pitch: int) -> Function:
             for k in range(_BLOCK):
                 block.append(corner.skip_bytes(along * k).vector(0, _BLOCK))
                 # The next iteration of the outer loop reads it, too far away for the processor to foresee.
-                f.prefetch(corner.skip_bytes(along * (k + _BLOCK)))
+                f.call(prefetch, corner.skip_bytes(along * (k + _BLOCK)), 0, 3, 1)  # to read it, into all caches
             for k, row in enumerate(_transposed(block)):
                 to.of(kind)[(i + k) * pitch + j] = row
         copy((rows8, rows), (0, columns), along)
@@ -138,8 +139,9 @@ def write_copies(module: Module, sizes: tuple[int, ...]) -> Function:
     """A kernel that copies inputs, of elements of so many bytes, to as many outputs: it takes a range and pointers."""
     f = module.function("copies", ["int64", "int64", *["*int8"] * (2 * len(sizes))], "int32")
     start, stop, *pointers = f.parameters
+    memcpy = module.external("llvm.memcpy.p0.p0.i64", ["*int8", "*int8", "int64", "bool"], "void")
     for size, source, to in zip(sizes, pointers[: len(sizes)], pointers[len(sizes) :], strict=True):
-        f.copy_bytes(to.skip_bytes(start * size), source.skip_bytes(start * size), (stop - start) * size)
+        f.call(memcpy, to.skip_bytes(start * size), source.skip_bytes(start * size), (stop - start) * size, False)
     f.return_(0)
     return f
 

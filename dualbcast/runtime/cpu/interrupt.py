@@ -101,12 +101,6 @@ def _key() -> int:
     return int(key)
 
 
-def _renew_after_fork() -> None:
-    cancelled.clear()
-    _helping.clear()
-    _raised.clear()
-
-
 # The threads whose launches are to stop. Others may be among them, until they launch something.
 cancelled: set[int] = set()
 # By thread: the status of the launches that it helps with; and the exception that has stopped its launch.
@@ -121,4 +115,5 @@ for _cell in (_work_left, _closing):
     keep_forever(_cell)
 atexit.register(setattr, _closing, "value", 1)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)
+    for _record in (cancelled, _helping, _raised):
+        os.register_at_fork(after_in_child=_record.clear)

@@ -1,32 +1,44 @@
-"""Kernels for the CPU: machine code from LLVM or from the cache on disk, loaded into the process."""
+"""Kernels for the CPU: machine code from LLVM or from the cache on disk, loaded into the process; their launches, in
+pieces over the threads of a pool where that pays; and the fast path from arrays of known forms.
+
+The result does not depend on the number of threads, to the last bit.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from array import array
 from collections.abc import Callable, Collection, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from operator import and_
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import empty
 
 from dualbcast import disk_cache
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.llvm.target import KERNEL, LOCK, POLL, environment
-from dualbcast.codegen.loops.calls import write_array_call
+from dualbcast.codegen.llvm.target import KERNEL, LOCK, POLL, STOPPED, environment
+from dualbcast.codegen.loops.calls import write_array_call, write_conflict
 from dualbcast.kernel_spec import KernelSource, packed, unpacked
-from dualbcast.runtime.arguments import HEADER, Array
+from dualbcast.runtime.arguments import HEADER, Array, host_addresses, is_writeable, on_host
 from dualbcast.runtime.cpu import interrupt, policy, thread_pool
 from dualbcast.runtime.cpu.loader import compiled, load
-from dualbcast.runtime.cpu.policy import Pace
+from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
+from dualbcast.runtime.cpu.policy import Pace, get_num_threads
 from dualbcast.runtime.cpu.thread_pool import Work
+from dualbcast.runtime.launch_plan import FastPath, Plan, aside_of, fresh, is_pooled
+from dualbcast.runtime.reduction_blocks import Split
 
 if TYPE_CHECKING:
     from dualbcast.codegen.llvm.build import Built
 
 # The most arguments of a function that ctypes calls.
 _CTYPES_ARGUMENTS = 1024
+# More ranges than threads, since a branch can make some elements cost more than others.
+_RANGES_PER_THREAD = 4
 # Where the items of a tuple begin, in bytes.
 _ITEMS = tuple.__basicsize__
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
@@ -55,7 +67,7 @@ class ArrayCall:
     def ranges(self, bounds: tuple[int, ...], inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> Work:
         """The work from each of `bounds` to the next; the tuples must live until it is done."""
         given = self.head, id(inputs), id(outputs)
-        numbers = [number for start, stop in pairwise(bounds) for number in (*given, start, stop)]
+        numbers = [number for start, stop in itertools.pairwise(bounds) for number in (*given, start, stop)]
         return Work(self._address, array("q", numbers), len(bounds) - 1)
 
 
@@ -71,7 +83,6 @@ class CpuKernel:
         self.source, self.fastmath = source, fastmath
         self.polls = POLL.encode() in code
         self._address = self._load(code)
-        self._streaming: dict[tuple[int, ...], int] = {}
         self.itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
         )
@@ -108,21 +119,21 @@ class CpuKernel:
             self.source.layout, total, self.itemsizes, len(self.source.inputs)
         )
 
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 (a kernel lives as long as the process)
     def address(self, total: int, terms: tuple[int, ...] = ()) -> int:
         """The address of the machine code for so many elements; some pointers are of terms that are read at once."""
         return self._past_the_cache(terms) if self.goes_past_the_cache(total) else self._address
 
+    @functools.cache  # noqa: B019
     def _past_the_cache(self, terms: tuple[int, ...] = ()) -> int:
         """The address of the code that stores past the cache, made for the first launch that wants it."""
-        if terms not in self._streaming:
-            source, fastmath, first = self.source, self.fastmath, len(self.source.inputs)
-            key = disk_cache.key("past the cache", repr(terms), _key(source.identity, fastmath))
-            outputs = range(first, len(source.layout.which))
-            stored = {at for at in outputs if at - first not in source.summed} - {*terms}
-            with LOCK:
-                code = disk_cache.fetch(key, lambda: _build(source, fastmath, streamed=stored).object_file())
-                self._streaming[terms] = self._load(code)
-        return self._streaming[terms]
+        source, fastmath, first = self.source, self.fastmath, len(self.source.inputs)
+        key = disk_cache.key("past the cache", repr(terms), _key(source.identity, fastmath))
+        outputs = range(first, len(source.layout.which))
+        stored = {at for at in outputs if at - first not in source.summed} - {*terms}
+        with LOCK:
+            code = disk_cache.fetch(key, lambda: _build(source, fastmath, streamed=stored).object_file())
+            return self._load(code)
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""
@@ -182,3 +193,175 @@ def _environment() -> str:
 
 # Code is never unloaded: equal programs share it.
 _kernels: dict[str, CpuKernel] = {}
+
+
+# ---- launches --------------------------------------------------------------------------------------------------------
+
+
+def launch(
+    kernel: CpuKernel,
+    total: int,
+    ints: Sequence[int],
+    pointers: Sequence[int],
+    threads: int | None = None,
+    packing: Packing | None = None,
+    split: Split | None = None,
+) -> None:
+    """Run all of `total` elements, and return when they are done.
+
+    `ints` and `pointers` are as for `CpuKernel.__call__`. At most so many `threads` run them, this one among them; by
+    default `get_num_threads()`. A kernel that sums is run on the blocks of `split`, if it has some, with contiguous
+    copies of the inputs of `packing`. Else a kernel with packed inputs is run on panels, and any other on ranges.
+    """
+    if total <= 0:
+        return
+    if interrupt.cancelled:
+        interrupt.begin()
+    pace, began = kernel.pace, perf_counter_ns()
+    blocks = split.blocks if split is not None else ()
+    if not blocks and packing is None and total <= pace.short:
+        kernel(0, total, ints, pointers)
+        # The first time code and outputs are not in the cache, nor, perhaps, in memory.
+        if pace.is_warm and perf_counter_ns() - began >= policy.THREAD_NS:
+            pace.note(began, 1.0, total)
+        pace.is_warm = True
+        return
+    threads = _threads_for(kernel, total, threads)
+    if split is not None and blocks:
+        if packing is not None:
+            pointers, _copies = contiguous_copies(kernel.itemsizes, packing, pointers, threads)
+            began = perf_counter_ns()
+        work = block_work(kernel.address(total), kernel.itemsizes, split, pointers)
+    elif packing is not None:
+        address = kernel.address(total, tuple([at for at, _ in packing.sums]))
+        work = panel_work(address, kernel.itemsizes, packing, tuple(ints), pointers, threads)
+    else:
+        streamed = kernel.goes_past_the_cache(total)
+        work = kernel.ranges(_bounds_for(kernel, total, ints, threads), ints, pointers, streamed)
+    pace.note(began, thread_pool.run(work, threads), total)
+
+
+def _threads_for(kernel: CpuKernel, total: int, most: int | None = None) -> int:
+    """How many threads a launch is worth, at most so many; by default `get_num_threads()`."""
+    most = most or get_num_threads()
+    return most if most > 1 and policy.is_worth_threads(kernel.pace.element * total) else 1
+
+
+def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int) -> tuple[int, ...]:
+    """Where the ranges of a launch begin, and the end of the last."""
+    if threads == 1:
+        return 0, total
+    count = int(min(threads * _RANGES_PER_THREAD, max(2, kernel.pace.element * total / policy.RANGE_NS)))
+    if count > threads:
+        # As many for each thread: of three for two, one would have twice the work.
+        count -= count % threads
+    return _bounds(total, ints[kernel.source.layout.rank - 1], count)
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(total: int, row: int, count: int) -> tuple[int, ...]:
+    """Where ranges begin, at most so many, and the end of the last.
+
+    A range begins at a multiple of `ALIGNMENT` in its row.
+    """
+    indices = [total * part // count for part in range(count)]
+    return *sorted({index - index % row % policy.ALIGNMENT for index in indices}), total
+
+
+@functools.cache
+def _conflict() -> Any:
+    """Whether a kernel may be unable to write to the arrays of `out=`; see `write_conflict`."""
+    return _PROTOTYPE(compiled("conflict", write_conflict, _ITEMS, HEADER))
+
+
+class CpuFastPath(FastPath):
+    """The fast path of calls on NumPy's arrays and numbers."""
+
+    def __init__(self, planned: Plan, kernel: CpuKernel, results: Any, earlier: FastPath | None) -> None:
+        super().__init__(planned, kernel, results, earlier)
+        operands, geometry = planned.operands, planned.geometry
+        self._names, self._signature = operands.names, operands.signature
+        self._numbers = tuple([(at, operands.signature.tokens[at]) for at in operands.numbers])
+        # The bits that the address of each input must not have.
+        self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
+        self._is_in_parts = geometry.split is not None or geometry.packing is not None
+        # So few elements are one range at any pace, and no clock is read for them.
+        self._is_one_range = not self._is_in_parts and geometry.total < 2 * policy.ALIGNMENT
+        self._total = geometry.total
+        self._call: ArrayCall | None = None
+        if self._fit is not None:
+            pairs = zip(self._fit.extents, self._fit.forms, strict=True)
+            spans = [(*extent, dtype.itemsize - 1) for extent, (_, _, dtype) in pairs]
+            self._spans = (ctypes.c_int64 * (3 * len(spans)))(*itertools.chain.from_iterable(spans))
+        # The shape in memory of new outputs that are no sums and not large, and the axes to transpose them by.
+        is_special = geometry.split is not None or is_pooled(geometry, len(planned.dtypes))
+        self._memory = None if is_special else geometry.memory
+
+    def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
+        if self._numbers:
+            arrays = list(values)
+            for at, token in self._numbers:
+                arrays[at] = on_host(arrays[at], token, self._signature, self._names[at])
+            values = tuple(arrays)
+        dtypes = self._dtypes
+        if self._fit is not None:
+            # Machine code compares what arrays span. Where that meets, they may still lie between each other.
+            if _conflict()(self._spans, id(values), id(out), len(values), len(out)) and (
+                not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out)))
+            ):
+                return None
+            outputs = targets = out
+        elif self._memory is None:
+            outputs, targets = fresh(self._geometry, dtypes, self._compute, np)
+        else:
+            lengths, axes = self._memory
+            arrays = [empty(lengths, dtype) for dtype in dtypes]
+            outputs = targets = tuple(arrays if axes is None else [y.transpose(axes) for y in arrays])
+        if interrupt.cancelled:
+            interrupt.begin()
+        run = self._run_range if self._is_one_range else self._launch
+        if not run(values, targets):
+            return None
+        return outputs if self._shapes is None else self._summed(outputs, targets)
+
+    def _launch(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
+        """Run the elements; False where an input is misaligned, and nothing has run.
+
+        The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
+        """
+        geometry, kernel = self._geometry, self._kernel
+        total, pace = geometry.total, kernel.pace
+        if self._is_in_parts:
+            pointers = host_addresses((*values, *targets))
+            if any(map(and_, pointers, self._masks)):
+                return False
+            launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
+            return True
+        began = perf_counter_ns()
+        if total <= pace.short:
+            is_aligned = self._run_range(values, targets)
+            if perf_counter_ns() - began >= policy.THREAD_NS:
+                pace.note(began, 1.0, total)
+            return is_aligned
+        call = self._call or self._make_call()
+        threads = _threads_for(kernel, total)
+        bounds = _bounds_for(kernel, total, geometry.ints, threads)
+        faster = thread_pool.run(call.ranges(bounds, values, targets), threads)
+        if faster:
+            pace.note(began, faster, total)
+        return faster > 0
+
+    def _run_range(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
+        """Run the elements on this thread; False where an input is misaligned, and nothing has run."""
+        call = self._call or self._make_call()
+        status = call.run(call.head, id(values), id(targets), 0, self._total)
+        if status == STOPPED:
+            raise interrupt.raised()
+        return not status
+
+    def _make_call(self) -> ArrayCall:
+        """The kernel to be called with arrays, made for the second call: the first one may be the last."""
+        geometry, kernel = self._geometry, self._kernel
+        address, outputs = kernel.address(geometry.total), len(kernel.source.outputs)
+        call = self._call = ArrayCall(address, geometry.ints, self._masks, outputs)
+        return call

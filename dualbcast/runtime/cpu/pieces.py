@@ -27,7 +27,6 @@ from dualbcast.runtime.cpu.thread_pool import Work
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dualbcast.runtime.cpu.kernel import CpuKernel
     from dualbcast.runtime.reduction_blocks import Split
 
 # The most rows and columns of a tile, where there are many rows and where there is one; and the most bytes of a tile's
@@ -149,25 +148,31 @@ _Rows: TypeAlias = "tuple[int, NDArray[np.int64], int]"
 _REMEMBERED_ROWS = 256
 
 
-def block_work(kernel: CpuKernel, split: Split, pointers: Sequence[int], total: int) -> Work:
-    """The work of blocks of a space, of a kernel that sums; `pointers` are those of the whole space."""
-    return _work(_block_rows(kernel, split, total), pointers[: len(kernel.itemsizes)], 1)
+def block_work(address: int, itemsizes: tuple[int, ...], split: Split, pointers: Sequence[int]) -> Work:
+    """The work of blocks of a space, of a kernel that sums, whose arguments have these `itemsizes`; `pointers` are
+    those of the whole space."""
+    return _work(_block_rows(address, itemsizes, split), pointers[: len(itemsizes)], 1)
 
 
 def panel_work(
-    kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], pointers: Sequence[int], total: int, threads: int
+    address: int,
+    itemsizes: tuple[int, ...],
+    packing: Packing,
+    ints: tuple[int, ...],
+    pointers: Sequence[int],
+    threads: int,
 ) -> Work:
     """The work of panels of a space, for so many threads; `pointers` are those of the whole space."""
     # A kernel that adds up has arrays for the rounding errors of sums; so have panels that add up float64 terms.
-    count = len(kernel.itemsizes) + sum(kernel.itemsizes[at] == 8 for at, _ in packing.sums)
-    return _work(_panel_rows(kernel, packing, ints, total), pointers[:count], threads)
+    count = len(itemsizes) + sum(itemsizes[at] == 8 for at, _ in packing.sums)
+    return _work(_panel_rows(address, itemsizes, packing, ints), pointers[:count], threads)
 
 
 def contiguous_copies(
-    kernel: CpuKernel, packing: Packing, pointers: Sequence[int], threads: int
+    itemsizes: tuple[int, ...], packing: Packing, pointers: Sequence[int], threads: int
 ) -> tuple[list[int], tuple[Array, ...]]:
     """The pointers with those of contiguous copies for some inputs, and the copies, which must live as long."""
-    sizes = tuple([kernel.itemsizes[at] for at in packing.inputs])
+    sizes = tuple([itemsizes[at] for at in packing.inputs])
     total = math.prod(packing.sizes)
     arrays = tuple([POOL.empty((total * size,), np.dtype(np.uint8)) for size in sizes])
     addresses = host_addresses(arrays)
@@ -178,17 +183,16 @@ def contiguous_copies(
 
 
 @lru_cache(maxsize=_REMEMBERED_ROWS)
-def _block_rows(kernel: CpuKernel, split: Split, total: int) -> _Rows:
-    rows = [(*block.ints, *map(mul, block.offsets, kernel.itemsizes)) for block in split.blocks]
-    return kernel.address(total), np.array(rows, np.int64), 0
+def _block_rows(address: int, itemsizes: tuple[int, ...], split: Split) -> _Rows:
+    rows = [(*block.ints, *map(mul, block.offsets, itemsizes)) for block in split.blocks]
+    return address, np.array(rows, np.int64), 0
 
 
 @lru_cache(maxsize=_REMEMBERED_ROWS)
-def _panel_rows(kernel: CpuKernel, packing: Packing, ints: tuple[int, ...], total: int) -> _Rows:
-    address = kernel.address(total, tuple([at for at, _ in packing.sums]))
-    sizes = tuple([kernel.itemsizes[at] for at in packing.inputs])
-    terms = tuple([(at, over, kernel.itemsizes[at]) for at, over in packing.sums])
-    return _gathered(packing, address, sizes, packing.inputs, ints, len(kernel.itemsizes), terms)
+def _panel_rows(address: int, itemsizes: tuple[int, ...], packing: Packing, ints: tuple[int, ...]) -> _Rows:
+    sizes = tuple([itemsizes[at] for at in packing.inputs])
+    terms = tuple([(at, over, itemsizes[at]) for at, over in packing.sums])
+    return _gathered(packing, address, sizes, packing.inputs, ints, len(itemsizes), terms)
 
 
 @lru_cache(maxsize=_REMEMBERED_ROWS)

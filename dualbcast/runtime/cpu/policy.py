@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache as once
 from time import perf_counter_ns
 from typing import Any
 
@@ -44,15 +43,9 @@ def get_num_threads() -> int:
     chosen = _within.get() or _chosen
     if chosen is not None:
         return chosen
-    if _is_absent():
-        return allowed_cpus()
-    return _parsed(os.environ[_NAME]) or allowed_cpus()
-
-
-def _is_absent() -> bool:
-    """Whether the environment has no number. To ask `os.environ` raises an exception, which takes 1.6 µs at each
-    launch; to ask the dict in it takes a tenth."""
-    return _KEY not in _ENVIRONMENT if type(_ENVIRONMENT) is dict else _NAME not in os.environ
+    # To ask `os.environ` raises an exception, which takes 1.6 µs at each launch; to ask the dict in it takes a tenth.
+    is_absent = _KEY not in _ENVIRONMENT if type(_ENVIRONMENT) is dict else _NAME not in os.environ
+    return allowed_cpus() if is_absent else _parsed(os.environ[_NAME]) or allowed_cpus()
 
 
 def set_num_threads(count: int | None) -> None:
@@ -194,7 +187,9 @@ def goes_past_the_cache(layout: Layout, total: int, itemsizes: Sequence[int], in
     # Sums stay in the cache.
     stored = [pattern for pattern in patterns[inputs:] if "0" not in pattern]
     most = room() // 2 if len(stored) > _MANY_OUTPUTS else room()
-    return moved > most and _stores_lines() and bool(stored) and all(pattern.endswith("1") for pattern in stored)
+    # Vectors are as long as a line of the cache.
+    stores_lines = platform.machine() in ("x86_64", "AMD64") and "avx512f" in features()
+    return moved > most and stores_lines and bool(stored) and all(pattern.endswith("1") for pattern in stored)
 
 
 def room() -> int:
@@ -202,7 +197,7 @@ def room() -> int:
     return min(last_level_cache() or 1 << 25, _CACHE_PER_CPU * allowed_cpus())
 
 
-@once
+@functools.cache
 def last_level_cache() -> int:
     """The bytes of the processor's largest cache; 0 where the system does not say (only Linux does)."""
     import glob
@@ -212,11 +207,3 @@ def last_level_cache() -> int:
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             sizes.append(int(file.read().strip().removesuffix("K")) << 10)
     return max(sizes, default=0)
-
-
-@once
-def _stores_lines() -> bool:
-    """Whether the processor has vectors as long as a line of its cache."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return False
-    return "avx512f" in features()

@@ -70,29 +70,21 @@ def _device_cc(cupy: Any, device: int) -> tuple[int, int]:
     return int(digits[:-1]), int(digits[-1])
 
 
-def launch(
-    kernel: CudaKernel,
-    total: int,
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    pointers: Sequence[Any],
-    stream: Any = None,
-) -> None:
-    """Start a kernel on a stream of CuPy's current device, by default the current one, and do not wait for it.
+def launch(kernel: CudaKernel, sizes: Sequence[int], strides: Sequence[int], pointers: Sequence[Any]) -> None:
+    """Start a kernel on the current stream of CuPy's current device, and do not wait for it.
 
-    `sizes` are the coalesced dimensions, outermost first, and `total` their product; `strides` are the run-time strides
-    in elements, class by class, outermost first. Where a thread takes several elements, arrays must suit it (`fits`).
-    `pointers` are device addresses of the inputs and then the outputs; of a summed output that of its partial sums.
-    Inputs that are numbers to the kernel are as `by_value` makes them.
+    `sizes` are the coalesced dimensions, outermost first; `strides` are the run-time strides in elements, class by
+    class, outermost first. Where a thread takes several elements, arrays must suit it (`fits`). `pointers` are device
+    addresses of the inputs and then the outputs; of a summed output that of its partial sums. Inputs that are numbers
+    to the kernel are as `by_value` makes them.
 
     A `MissingDependencyError` says that CuPy is not installed; a `BackendError`, that there is no driver or no device,
     that the kernel is for another device or for smaller arrays, or that the driver refuses it.
     """
-    if total == 0:
-        return
-    grid, block, numbers = prepared(kernel, tuple(sizes), tuple(strides))
-    given = [np.uint64(each) if isinstance(each, int) else each for each in pointers]
-    _loaded(kernel)(grid, block, (*numbers, *given), stream=stream)
+    if 0 not in sizes:
+        grid, block, numbers = prepared(kernel, tuple(sizes), tuple(strides))
+        given = [np.uint64(each) if isinstance(each, int) else each for each in pointers]
+        _loaded(kernel)(grid, block, (*numbers, *given))
 
 
 def by_value(number: NDArray[Any]) -> Any:
