@@ -7,10 +7,8 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 _ENTRIES = "kernels"
 _TEXTS = "source"
@@ -29,22 +27,11 @@ class CacheInfo(NamedTuple):
 
 def directory() -> Path:
     """The directory of the cache: `DUALBCAST_CACHE_DIR`, or the user's cache directory of this platform."""
-    from pathlib import Path  # takes milliseconds to import
+    if chosen := os.environ.get("DUALBCAST_CACHE_DIR"):
+        return Path(os.path.expanduser(chosen))
+    import platformdirs  # takes milliseconds
 
-    return Path(_directory())
-
-
-def _directory() -> str:
-    chosen = os.environ.get("DUALBCAST_CACHE_DIR")
-    if chosen:
-        return os.path.expanduser(chosen)
-    if sys.platform == "linux":
-        # As platformdirs has it, whose import takes twice as long as a first call whose kernel is in the cache.
-        caches = os.environ.get("XDG_CACHE_HOME", "")
-        return os.path.join(caches if os.path.isabs(caches) else os.path.expanduser("~/.cache"), "dualbcast")
-    import platformdirs
-
-    return platformdirs.user_cache_dir("dualbcast", appauthor=False)
+    return platformdirs.user_cache_path("dualbcast", appauthor=False)
 
 
 def key(*parts: str) -> str:
@@ -98,7 +85,7 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
     The key is from `key()`, and must cover everything that the payload depends on. Exceptions of `make` pass through,
     and nothing is stored then.
     """
-    path = os.path.join(_directory(), _ENTRIES, f"{key}.bin")
+    path = str(directory() / _ENTRIES / f"{key}.bin")
     payload = _read(path, key)
     if payload is None:
         payload = make()
@@ -111,7 +98,7 @@ def write_text(name: str, text: str) -> str:
 
     Where the file cannot be written the path does not exist; `linecache`, which tracebacks read, still has the text.
     """
-    path = os.path.join(_directory(), _TEXTS, name)
+    path = str(directory() / _TEXTS / name)
     content = text.encode()
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if file.read() == content:
@@ -141,7 +128,7 @@ def clear() -> None:
 def _files() -> Iterator[str]:
     # Only our own folders: DUALBCAST_CACHE_DIR may name a directory that holds other things too.
     for folder in (_ENTRIES, _TEXTS):
-        with contextlib.suppress(OSError), os.scandir(os.path.join(_directory(), folder)) as items:
+        with contextlib.suppress(OSError), os.scandir(directory() / folder) as items:
             yield from [item.path for item in items if item.is_file(follow_symlinks=False)]
 
 
