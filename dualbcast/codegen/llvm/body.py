@@ -53,8 +53,6 @@ class Body:
         self.variables: dict[str, Value] = {}
         # How many blocks of the text are around the statement that is being written.
         self._depth = 0
-        # The last value that a variable was given, and the block in which it was.
-        self._last: dict[str, tuple[ir.Block, Value]] = {}
         arguments = zip(node.args.args, function.args, dtypes, strict=False)
         self.values: dict[str, Any] = {each.arg: Value(self.builder, value, dtype) for each, value, dtype in arguments}
         vectors = {name for name, value in self.values.items() if value.lanes}
@@ -118,7 +116,6 @@ class Body:
                 f"the variable {name} is of type {variable.dtype}, and is given a value of type {value.dtype}"
             )
         self.builder.store(value.value, variable.value)
-        self._last[name] = self.builder.block, value
 
     def _if(self, stmt: ast.If) -> None:
         test = self.test(stmt.test)
@@ -264,10 +261,8 @@ class Body:
 
     def name(self, name: str) -> Any:
         if name in self.variables:
-            block, value = self._last[name]
-            if block is self.builder.block:
-                return value
-            return Value(self.builder, self.builder.load(self.variables[name].value), value.dtype)
+            variable = self.variables[name]
+            return Value(self.builder, self.builder.load(variable.value), variable.dtype)
         if name in self.values:
             return self.values[name]
         if name not in self.unit.constants:
