@@ -6,7 +6,7 @@ They can be compiled, composed, and differentiated again. Tangents and cotangent
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dualbcast.autodiff.eliminate import ReverseMode
@@ -88,14 +88,18 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     totals = {seed: ir.Var(names.fresh(ir.TEMPORARY + named[seed]), "float") for seed in wrt if seed in active}
     where = function.location
 
-    body = list(dual.function.body)
-    for seed, target in totals.items():
-        terms = [
-            (cotangent, partials[at, seed], dual.flags.get((at, seed)))
-            for at, cotangent in cotangents.items()
-            if (at, seed) in partials
-        ]
-        body.append(ir.Assign(target, _contracted(terms, names, body, where), where))
+    def contracted() -> ir.Block:
+        stmts: list[ir.Stmt] = []
+        for seed, target in totals.items():
+            terms = [
+                (cotangent, partials[at, seed], dual.flags.get((at, seed)))
+                for at, cotangent in cotangents.items()
+                if (at, seed) in partials
+            ]
+            stmts.append(ir.Assign(target, _contracted(terms, names, stmts, where), where))
+        return tuple(stmts)
+
+    body = _append_in_branches(dual.function.body, contracted)
     exact = {*assigned(dual.function.body)}.difference(dual.function.derived)
     outputs = tuple(ir.Output(name, totals.get(seed, ir.ZERO)) for seed, name in named.items())
     params = (*function.params, *cotangents.values())
@@ -103,9 +107,9 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     if values:
         outputs = (*dual.function.outputs[: len(function.outputs)], *outputs)
         structure = ir.Structure(tuple, (function.structure, structure))
-    whole = tuple(body)
-    both = replace(dual.function, params=params, body=whole, outputs=outputs, structure=structure)
-    return simplify(replace(both, derived=among({*assigned(whole)} - exact, whole)))
+    both = replace(dual.function, params=params, body=body, outputs=outputs, structure=structure)
+    both = replace(both, derived=among({*assigned(body)} - exact, body))
+    return simplify(both)
 
 
 def hessian_of(function: ir.Function, wrt: Sequence[int], *, reverse: bool = False) -> tuple[Dual, Hessian]:
@@ -168,6 +172,24 @@ def _contracted(terms: Iterable[_Term], names: ir.Names, block: list[ir.Stmt], w
             term = emit("select", flag, term, ir.ZERO)
         total = term if total == ir.ZERO else emit("add", total, term)
     return total
+
+
+def _append_in_branches(block: ir.Block, make: Callable[[], ir.Block]) -> ir.Block:
+    """The block with more statements at its end; if it ends with a branch, at the end of each side.
+
+    More operands are known there. Copies of the branch's results move there, too.
+    """
+    count = len(block)
+    while count and _is_copy(block[count - 1]):
+        count -= 1
+    if not count or not isinstance(branch := block[count - 1], ir.If):
+        return (*block, *make())
+    then, orelse = (_append_in_branches((*side, *block[count:]), make) for side in (branch.then, branch.orelse))
+    return (*block[: count - 1], replace(branch, then=then, orelse=orelse))
+
+
+def _is_copy(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Assign) and isinstance(stmt.value, ir.Atom)
 
 
 def with_partials(function: ir.Function, names: ir.Names, *, has_value: bool) -> tuple[ir.Function, Sequence[Capture]]:
