@@ -144,7 +144,7 @@ def test_every_folder_says_what_comes_in_and_what_goes_out() -> None:
         ("dualbcast.runtime.cpu.kernel", "from dualbcast import differentiable_broadcast"),
         ("dualbcast.codegen.kernel_text", "from dualbcast.runtime.launch_plan import plan"),
         ("dualbcast.errors", "from .ir.nodes import Var"),
-        ("dualbcast.api.function", "from dualbcast.cli import main"),
+        ("dualbcast.api.function", "from dualbcast.cli.app import group"),
         ("dualbcast.special", "from dualbcast.ir import nodes"),
     ],
 )

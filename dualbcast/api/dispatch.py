@@ -19,7 +19,7 @@ from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.foreign_objects import recorder_of
 from dualbcast.frontend.lower import Lowered, lower
 from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
-from dualbcast.program.products import Options, Which, collection_postponed, output_dtypes
+from dualbcast.program.products import Options, Which, output_dtypes
 from dualbcast.program.results import Jacobian, Shape, broadcasts_to
 from dualbcast.rules.guards import ABSENT, Capture
 from dualbcast.runtime.arguments import DType, Kind, Signature, array_kind, beside, forms_of, no_derivative, sign
@@ -103,8 +103,7 @@ class Dispatch:
         remaining = iter(kinds)
         arguments = [next(remaining) if slot is None else slot for slot in form.slots]
         try:
-            with collection_postponed():
-                lowered = lower(self.binder.function, arguments, array_kind)
+            lowered = lower(self.binder.function, arguments, array_kind)
         except CompileError as error:
             # The compiler's frames would hide the user's lines, which the message shows.
             raise error.with_traceback(None) from None

@@ -15,7 +15,7 @@ from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_t
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import products
-from dualbcast.program.products import Backend, Options, TypedProduct, Which, collection_postponed
+from dualbcast.program.products import Backend, Options, TypedProduct, Which
 from dualbcast.program.results import Results
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
@@ -108,7 +108,7 @@ class Element:
         key = which, wrt, operands.signature, parts
         spec = self._products.get(key)
         if spec is None:
-            with plain_errors(self.function), collection_postponed():
+            with plain_errors(self.function):
                 spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
             self._products[key] = spec
         sums = None

@@ -7,11 +7,8 @@ that is on disk needs neither.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import marshal
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
@@ -320,48 +317,9 @@ class TypedProduct:
         place = target, variant, layout
         kernel = self._kernels.get(place)
         if kernel is None:
-            with collection_postponed():
-                # All that the text depends on; empty where only the text itself can be the key.
-                key = self._identity and disk_cache.key(
-                    "kernel", self._identity, repr(layout), repr(self._text_arguments(target))
-                )
-                kernel = self._kernels[place] = compile_kernel(key, lambda: self.source(layout, target))
+            # All that the text depends on; empty where only the text itself can be the key.
+            key = self._identity and disk_cache.key(
+                "kernel", self._identity, repr(layout), repr(self._text_arguments(target))
+            )
+            kernel = self._kernels[place] = compile_kernel(key, lambda: self.source(layout, target))
         return kernel
-
-
-# --- the collector of garbage -----------------------------------------------------------------------------------------
-
-# The number of new objects after which it collects. It is not switched off: the program may do that meanwhile.
-_NEVER = (1 << 31) - 1
-_usual_thresholds = gc.get_threshold()
-
-
-@contextlib.contextmanager
-def collection_postponed() -> Iterator[None]:
-    """A block in which no thread collects garbage, or until the end of another such block that had begun before.
-
-    The collector would look through all that a compilation makes again and again, in up to a tenth of the time of a
-    first call.
-    """
-    global _usual_thresholds
-    thresholds = gc.get_threshold()
-    if thresholds[0] == _NEVER:
-        yield
-        return
-    _usual_thresholds = thresholds
-    try:
-        gc.set_threshold(_NEVER, *thresholds[1:])
-        yield
-    finally:
-        _resume()
-
-
-def _resume() -> None:
-    # Otherwise somebody has set others meanwhile.
-    if gc.get_threshold()[0] == _NEVER:
-        gc.set_threshold(*_usual_thresholds)
-
-
-if hasattr(os, "register_at_fork"):
-    # The child has none of the other threads, one of which may have been in a block.
-    os.register_at_fork(after_in_child=_resume)

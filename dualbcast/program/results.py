@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.errors import ArgumentError, ShapeError, a_or_an
 from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.products import TypedProduct
 from dualbcast.runtime.arguments import DType, beside, no_derivative
@@ -132,7 +132,7 @@ class Index:
     def __getitem__(self, key: Any) -> Any:
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
         if len(keys) not in (order, order + 1):
-            raise ArgumentError(f"a {type(self).__name__} is indexed by {self._keys}, not {key!r}")
+            raise ArgumentError(f"{a_or_an(type(self).__name__)} is indexed by {self._keys}, not {key!r}")
         arguments = list(map(self._argument, keys[-order:]))
         if order > 1:  # a block is for its arguments in the order of `wrt`
             arguments.sort(key=self._results.positions.index)

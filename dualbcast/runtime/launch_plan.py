@@ -59,11 +59,6 @@ class Plan(NamedTuple):
             return self.outputs
         return _summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)
 
-    def finish(self) -> tuple[Any, ...]:
-        """`written`, where a fresh NumPy output of shape () has become a NumPy scalar, as NumPy's own functions do."""
-        outputs = self.written()
-        return scalars(outputs, self.given) if self.operands.module == "numpy" else outputs
-
 
 class FastPath:
     """The fast path of calls whose arguments have the same forms (`forms_of`) as those of one that was made: all that

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_model import Memory
 from numpy.lib.stride_tricks import as_strided
+from plans import finished
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.runtime.arguments import Operands, classify
@@ -68,7 +69,7 @@ def check_identity(arrays: Sequence[np.ndarray], out: Any = None) -> tuple[Any, 
     operands = named(*arrays)
     call = plan(operands, [x.dtype for x in expected], out)
     copy_inputs(call, [x.itemsize for x in expected])
-    results = call.finish()
+    results = finished(call)
     for result, wanted in zip(results, expected, strict=True):
         assert result.shape == wanted.shape
         assert result.dtype == wanted.dtype
@@ -330,7 +331,7 @@ def test_out_that_overlaps_an_input_is_written_after_the_kernel(window: slice) -
     )  # that of the array written, not of `out`
     copy_inputs(call, [8])
     np.testing.assert_array_equal(memory, before)  # a kernel that fails leaves `out=` as it was
-    (result,) = call.finish()
+    (result,) = finished(call)
     assert result is out
     np.testing.assert_array_equal(out, expected)
 
@@ -341,7 +342,7 @@ def test_out_that_interleaves_with_an_input_is_written_directly() -> None:
     call = plan(named(x), [F8], out)
     assert call.pointers[1] == out.ctypes.data
     copy_inputs(call, [8])
-    call.finish()
+    finished(call)
     np.testing.assert_array_equal(memory, np.repeat(np.arange(0.0, 10, 2), 2))
 
 
@@ -387,7 +388,7 @@ def test_out_that_repeats_or_misaligns_its_elements_is_filled_as_by_assignment()
         call = plan(named(x), [F8], out)
         assert call.pointers[1] != out.ctypes.data
         copy_inputs(call, [8])
-        call.finish()
+        finished(call)
     assert repeated[0] == 3.0
     np.testing.assert_array_equal(odd, x)
 
@@ -593,7 +594,7 @@ def test_device_arrays_are_walked_like_host_arrays() -> None:
         assert call.pointers[2:4] == (0, 0)
         places = [number.ctypes.data for number in operands.arrays[2:]]
         copy_inputs(call._replace(pointers=(*call.pointers[:2], *places, *call.pointers[4:])), [4] * 4)
-        results = call.finish()
+        results = finished(call)
         for result, expected in zip(results, np.broadcast_arrays(x, y, np.float32(2.5), np.float32(3)), strict=True):
             np.testing.assert_array_equal(result.host, expected)
         if out is None:
@@ -609,13 +610,13 @@ def test_device_out_that_overlaps_an_input_is_written_after_the_kernel() -> None
     call = plan(named(x), [F8], out)
     copy_inputs(call, [8])
     np.testing.assert_array_equal(memory, np.arange(7.0))
-    assert call.finish() == (out,)
+    assert finished(call) == (out,)
     np.testing.assert_array_equal(memory, [0, 0, 1, 2, 3, 4, 5])
 
 
 @pytest.mark.usefixtures("cupy")
 def test_device_scalars_and_misaligned_arrays() -> None:
-    (result,) = plan(named(DeviceArray(np.array(2.0))), [F8]).finish()
+    (result,) = finished(plan(named(DeviceArray(np.array(2.0))), [F8]))
     assert type(result) is DeviceArray  # reading a NumPy scalar from it would wait for the device
     odd = DeviceArray(np.zeros(17, np.uint8)[1:].view(np.float64))
     assert named(odd).arrays[0].data.ptr % 8 == 0
@@ -652,5 +653,5 @@ def test_real_cupy_arrays() -> None:
     assert call.pointers[-1] != x.data.ptr
     call.targets[0][...] = 7
     assert bool((x == real.arange(12, dtype=np.float32).reshape(3, 4).T).all())
-    assert call.finish()[0] is x
+    assert finished(call)[0] is x
     assert bool((x == 7).all())

@@ -16,6 +16,7 @@ import pytest
 from cpu_kernels import from_libmvec, vector_calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import finished
 from sums import DTYPES, F2, F4, F8, Shape, X, fsum, integers, patterns, reduced, shifted_products
 
 from dualbcast import differentiable_broadcast, num_threads
@@ -84,7 +85,7 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
         else:
             arrays = (*call.operands.arrays, *call.targets)
             interpreter.PythonKernel(text).launch(call.geometry.total, call.geometry.ints, arrays, call.geometry.split)
-    return call.finish()
+    return finished(call)
 
 
 def named(*arrays: Any) -> Operands:

@@ -363,7 +363,7 @@ def test_cuda_backend_without_a_gpu() -> None:
 
 def test_the_command_itself() -> None:
     """As a user runs it: another process, a message and a status, no traceback."""
-    code = "import sys; from dualbcast.cli import main; sys.argv[0] = 'dualbcast'; main()"
+    code = "import sys; from dualbcast.cli.app import group; sys.argv[0] = 'dualbcast'; group()"
     command = [sys.executable, "-c", code, "sweep", "--arity", "x"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

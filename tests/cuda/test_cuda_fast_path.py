@@ -302,7 +302,7 @@ def test_numbers_are_arguments_of_the_kernel(gpu: GPU, monkeypatch: pytest.Monke
     assert gpu.blocks == [512, 512]
     (shell,) = [image.decode() for _, image in gpu.loads]
     kind = "double" if name == "float64" else "float"
-    assert f"const {kind} in1, const long long in2, const unsigned char in3, " in shell
+    assert f"const {kind} in1, const signed long long in2, const unsigned char in3, " in shell
 
 
 def test_numbers_of_numpy_keep_their_dtypes(gpu: GPU) -> None:

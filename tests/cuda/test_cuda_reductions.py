@@ -14,6 +14,7 @@ import numpy as np
 import ptx
 import pytest
 from memory_model import Memory
+from plans import finished
 from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
 from dualbcast.codegen.cuda import build as cuda_build
@@ -219,7 +220,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
     cuda_launch.launch(kernel, call.geometry.sizes, call.geometry.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)
-    for i, (result, own) in enumerate(zip(call.finish(), wanted, strict=True)):
+    for i, (result, own) in enumerate(zip(finished(call), wanted, strict=True)):
         assert result.dtype == F4
         np.testing.assert_array_equal(np.asarray(result), product if own is None else reduced(product + i, own))
 
