@@ -361,6 +361,7 @@ def test_a_captured_array_is_not_kept_alive(backend: Any) -> None:
     assert gone() is None
 
 
+@pytest.mark.slow
 def test_a_name_may_be_rebound_while_others_call() -> None:
     rate: Any = 2.0
     f = differentiable_broadcast(backend="python")(lambda x: x * rate)

@@ -111,7 +111,10 @@ for method, call in METHODS.items():
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("count", "threads"), [(4, 1), (4, 2), (100_000, 1), (100_000, 2)])
+@pytest.mark.parametrize(
+    ("count", "threads"),
+    [(4, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, 2), (100_000, 1))), (100_000, 2)],
+)
 def test_ctrl_c_ends_a_kernel_within_a_second_and_calls_work_afterwards(dtype: str, count: int, threads: int) -> None:
     took = [float(line) for line in run(CTRL_C, dtype, str(count), str(threads))]
     assert len(took) == 9

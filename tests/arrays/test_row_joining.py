@@ -275,7 +275,7 @@ def test_sums_are_joined_where_terms_have_the_dtype_that_is_computed_in(dtypes: 
 
 
 @pytest.mark.parametrize("full", [(30, 300, 3), (7, 64, 5), (20, 97, 2), (5, 1000, 4), (4, 6, 50, 3), (3, 500, 32)])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_pairs_of_points(full: tuple[int, ...], dtype: str) -> None:
     """Of three arguments, each broadcast along some axes, all the sums: rows are made long ones where they can be."""
     f = differentiable_broadcast(lambda x, y, s: (x - y) * (x - y) * s)

@@ -93,6 +93,7 @@ def test_any_views_give_numpys_results(data: st.DataObject) -> None:
         np.testing.assert_array_equal(interpreted(*arrays), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())

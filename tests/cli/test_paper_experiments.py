@@ -115,6 +115,7 @@ def test_the_papers_kernels_and_the_bytes_they_move() -> None:
     assert (cell.launches, cell.moved(100, 1)) == (8, 100 * (3 * 2 + 5 + 4 + 4 + 4 + 3) + 5 * 2)
 
 
+@pytest.mark.slow
 @needs_cuda
 @pytest.mark.parametrize("pulled", [False, True])
 def test_kernels_with_selects_read_everything(pulled: bool) -> None:
@@ -262,7 +263,7 @@ def test_hmlstm_controls(control: str, pattern: str, reads: int, pulled: int, tm
         assert derivatives["error_ulp"] == 0, "a copy is exact"
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("suffix", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("png", "pdf")), "svg"])
 def test_hmlstm_plot(suffix: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / f"cell.{suffix}"
@@ -433,6 +434,7 @@ def test_bad_options(arguments: tuple[str, ...]) -> None:
 # --- on a GPU's fake: every kernel that is launched is one of those that the dry run compiles ------------------------
 
 
+@pytest.mark.slow
 @needs_cuda
 def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     cupy: FakeCuPy,  # noqa: F811

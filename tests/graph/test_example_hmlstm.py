@@ -172,6 +172,7 @@ def text() -> Any:
     return hmlstm_lm.Text.of(words())
 
 
+@pytest.mark.slow
 def test_it_learns(text: Any, tmp_path: Path) -> None:
     state = hmlstm_lm.State.first(SMALL, text)
     state = hmlstm_lm.run(state, text, replace(SMALL, every=120), 120, tmp_path / "c.npz", QUIET)

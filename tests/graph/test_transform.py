@@ -475,6 +475,7 @@ def test_checkpoint_computes_again_in_the_backward_pass() -> None:
 # --- depth ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_graphs_of_great_depth() -> None:
     def chain(x: Any) -> Any:
         for _ in range(100_000):

@@ -78,6 +78,7 @@ def test_a_function_without_a_rule_is_called_by_its_own_name(kind: str) -> None:
         assert callable(named(wanted))
 
 
+@pytest.mark.slow
 def test_every_ufunc_of_scipy_is_found_where_it_is() -> None:
     special = pytest.importorskip("scipy.special")
     for name in special.__all__:
