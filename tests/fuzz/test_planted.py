@@ -41,8 +41,8 @@ BUGS = [
     Bug(
         "a product subtracted the wrong way round where both become one operation",
         simplification,
-        'name=MULADD if value.name == "add" else SUBMUL',
-        'name=MULADD if value.name == "add" else MULSUB',
+        'name=ir.MULADD if value.name == "add" else ir.SUBMUL',
+        'name=ir.MULADD if value.name == "add" else ir.MULSUB',
     ),
     Bug(
         "a wrong sign where a term of the tangent is negated",
