@@ -88,7 +88,7 @@ class Inspectable:
         return dump(self._inspected(arrays, wrt, product, named).spec.product.function)
 
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
-        """The Python text of a product, which is compiled: the element function and the loops around it."""
+        """The Python text that is compiled for a product: the element function and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
         return call.spec.source(call.plan.geometry.layout, "cpu").text
 

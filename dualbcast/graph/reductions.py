@@ -119,7 +119,7 @@ _MIN = unary("min", lambda array, **named: array.min(**named), _pullback_of_extr
 
 @method
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The greatest element along axes, by default all. If several elements are, they share the cotangent evenly.
+    """The greatest element along axes, by default all. Equal ones share the cotangent evenly.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 
 @method
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The least element along axes, by default all. If several elements are, they share the cotangent evenly."""
+    """The least element along axes, by default all. Equal ones share the cotangent evenly."""
     x = constant(x)
     return run(_MIN, (x,), axis=shapes.axes_of(axis, x.ndim, "min"), keepdims=keepdims)
 

@@ -189,7 +189,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
 
     Notes
     -----
-    The pullback is linear in the cotangent, and the pullback of that is the product with the tangents: J. Townsend, "A
+    The pullback is linear in the cotangent, so its own pullback gives the product with the tangents: J. Townsend, "A
     new trick for calculating Jacobian vector products" (2017). It costs about three evaluations, and keeps the same
     arrays as `vjp`.
 

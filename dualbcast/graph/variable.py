@@ -78,7 +78,7 @@ class Variable:
     value : array
         It is read-only; of a CuPy array it is a copy.
     shape, dtype, ndim, size
-        As the value has them.
+        Those of the value.
     namespace : module
         The array library of the value: NumPy, or CuPy as array-api-compat wraps it.
     tracked : bool

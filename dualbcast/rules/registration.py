@@ -47,7 +47,7 @@ def rule(
 ) -> Rule:
     """Add a differentiable function to the rule table; kernels that call it then use these partial derivatives.
 
-    Calls of `function` itself and of every one of `spellings` mean it. Registered again under the same name (as when a
+    A call of `function` or of any of `spellings` means this rule. Registered again under the same name (as when a
     notebook cell is run again), it replaces the earlier rule, and kernels that used that are compiled anew.
 
     Parameters

@@ -26,7 +26,7 @@ _PERIOD_MS = 100
 def cancel(thread: int | None = None) -> None:
     """Stop kernels that run on the CPU: each call raises `KernelCancelled` in the thread that made it.
 
-    A kernel with a loop that may take long stops within some 0.2 seconds, any other kernel runs to its end. Its outputs
+    A kernel with a loop that may take long stops within some 0.2 seconds; any other kernel runs to its end. Its outputs
     are undefined then. Ctrl-C stops kernels of the main thread only, where Python sends it; this function stops those
     of other threads, too.
 
