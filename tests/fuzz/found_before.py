@@ -146,4 +146,20 @@ def f(x, y, n):
         "xyn",
         "ffi",
     ),
+    "a loop in a side of a varying branch, which is written once for each side of a uniform one": _case(
+        """
+import math
+
+
+def f(x, y, n, b):
+    if n in (1, 2):
+        x = x
+    else:
+        y = sum(x for i in range(3) if b)
+    return (math.sqrt(x) if x > 0 else y) + x
+""",
+        "xynb",
+        "ffib",
+        scalar=0,
+    ),
 }

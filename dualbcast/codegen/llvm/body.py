@@ -133,7 +133,8 @@ class Body:
     def _if_some(self, test: Value, stmt: ast.If) -> None:
         """A branch that some elements take: selects keep the values of the others. Without `else` it is skipped if no
         element takes it; else both sides run."""
-        around, names = self.here, uses([*stmt.body, *stmt.orelse]).assigned
+        # The target of a loop in a side is the same for all elements that come there, and no others read it.
+        around, names = self.here, uses([*stmt.body, *stmt.orelse]).assigned & self.varying
         before = self.known(names)
         here = self.here = self._among_these(test)
         if stmt.orelse:
