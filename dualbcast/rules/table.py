@@ -82,8 +82,7 @@ ALIASES: dict[str, Callable[..., Any]] = {}
 BY_SPELLING: dict[str, Any] = {}
 
 # Each callable has a dictionary for its meaning, which kernels guard as they guard captured names. A Python function is
-# not kept alive by it. Another callable may be neither hashable nor weakly referable; it has a dictionary only if it
-# has a meaning.
+# not kept alive by it. Another callable, which may be unhashable, has a dictionary only if it has a meaning.
 _FUNCTIONS: WeakKeyDictionary[FunctionType, dict[str, Any]] = WeakKeyDictionary()
 _OBJECTS: dict[int, tuple[Any, dict[str, Any]]] = {}
 

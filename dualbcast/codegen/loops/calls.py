@@ -127,8 +127,7 @@ def write_conflict(module: Module, items: int, header: int) -> Function:
 
 
 _LONG = f"int{8 * ctypes.sizeof(ctypes.c_ulong)}"
-# The functions of Python's C interface that it calls: the kinds of their results and parameters. An object is its
-# address, a number.
+# Functions of Python's C interface: the kinds of their results and parameters. An object is its address, a number.
 PYTHON: dict[str, tuple[str, list[str]]] = {
     "PyGILState_Ensure": ("int32", []),
     "PyGILState_Release": ("void", ["int32"]),
