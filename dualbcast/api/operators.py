@@ -109,8 +109,7 @@ class Derivative(DerivativeOf):
 def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
     """The derivative of a scalar function, as a function of the same arguments.
 
-    It may be called inside a scalar function, where it is compiled into the kernel and is itself differentiated, and
-    in plain Python.
+    It may be called in plain Python, and in a scalar function, whose kernel then contains it and differentiates it.
 
     Parameters
     ----------
@@ -176,8 +175,7 @@ def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int |
     function : callable
         As in `derivative`.
     wrt : int, str, or sequence of them, optional
-        The arguments to differentiate in, by position or name; by default all arguments of the call, which must then
-        all be floats.
+        The arguments to differentiate in, by position or name; by default all of the call, which must all be floats.
 
     Returns
     -------

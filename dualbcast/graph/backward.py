@@ -184,7 +184,7 @@ def name_of(function: Any) -> str:
 
 
 def checkpoint(function: Function) -> Function:
-    """The same function, whose intermediate values are not kept: the backward pass calls it again.
+    """The same function without its intermediate values: the backward pass calls it again to compute them.
 
     This saves memory, and takes the time of one more evaluation. The function must compute the same again from the same
     arguments. Variables that it captures are differentiated in, too. Arrays that it captures are read-only until the
@@ -242,8 +242,7 @@ def _constant(leaf: Any, frozen: set[Frozen | None]) -> Any:
 
 
 def _observer(captured: dict[_Key, Variable], frozen: set[Frozen | None]) -> Callable[[Sequence[Any]], None]:
-    """A function that notes the tracked Variables and the user's arrays among the inputs of operations, if they are
-    older than itself."""
+    """A function that notes older tracked Variables and older arrays of the user among the inputs of operations."""
     since, before = next_serial(), STATE.observer
 
     def note(inputs: Sequence[Any]) -> None:
