@@ -115,7 +115,7 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     ----------
     function : callable
         Anything that a kernel could call: a function, also one defined inside the kernel, a lambda, a function of
-        `math`, a `functools.partial`, a decorated function, another derivative. Variables that it captures are
+        `math`, a `functools.partial`, a decorated function, another derivative. Names that it captures are
         constants for this derivative.
     wrt : int or str
         The argument to differentiate in, by position or name; the first if not given.
@@ -123,9 +123,9 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     Returns
     -------
     Derivative
-        Its result has the structure of the function's: for a tuple the tuple of the derivatives. Those of integers and
-        bools are 0. An argument that is differentiated in must be a float; an integer that is known when
-        the kernel is compiled counts as a float here.
+        Its result has the structure of the function's result, with derivatives in place of numbers. The derivatives of
+        integers and bools are 0. The argument in `wrt` must be a float; an integer that is known when the kernel is
+        compiled counts as a float here.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int |
     Returns
     -------
     Derivative
-        Its result is the tuple of the partial derivatives; where `wrt` is one position or name, that one alone.
+        Its result is the tuple of partial derivatives; if `wrt` is one position or name, that derivative alone.
 
     Examples
     --------

@@ -55,8 +55,8 @@ def rule(
     name : str
         The name of the function in the text of kernels.
     partials : function
-        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
-        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
+        A function of the arguments and then the result `y`, in the scalar language. It returns a tuple with a partial
+        derivative for each argument. A literal 0 says that the function does not depend on the argument at all.
     *spellings : str or callable
         Other Python callables that compute this function, such as a ufunc of a C library. Each is given itself, or by
         its dotted name; for ``"scipy.special.i0"`` the module is not imported.
@@ -170,9 +170,9 @@ def custom_partials(
     Parameters
     ----------
     partials : function
-        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
-        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
-        Its result for an argument that is an integer is not used.
+        A function of the arguments and then the result `y`, in the scalar language. It returns a tuple with a partial
+        derivative for each argument. A literal 0 says that the function does not depend on the argument at all.
+        The partial derivative in an integer argument is not used.
     domain : tuple of (float, float), optional
         For each argument the closed interval in which `check_partials` takes points; [-20, 20] if not given.
 
