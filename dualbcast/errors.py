@@ -122,7 +122,7 @@ class BackendError(DualbcastError, RuntimeError):
 
 
 class IterationError(_LocatedError, RuntimeError):
-    """A loop has not ended after `max_iterations`; what the call has written to `out=` is undefined.
+    """A loop has not ended after `max_iterations`; the contents of `out=` are undefined.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class IterationError(_LocatedError, RuntimeError):
 
 
 class KernelCancelled(DualbcastError, RuntimeError):
-    """A kernel was stopped by `dualbcast.cancel`; what it has written to its outputs is undefined."""
+    """A kernel was stopped by `dualbcast.cancel`; the contents of its outputs are undefined."""
 
 
 # Letters that are spoken by their names count: an nd-array, an x-array. So does "u" as in "you".

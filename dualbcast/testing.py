@@ -130,8 +130,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     is not finite on one side, or raises an exception, differences to the other side are used. Elements are left out
     where the value is not finite at the point or on both sides, and where differences to the left and to the right, or
     with ever shorter steps, do not converge to one number: at kinks and jumps the derivative is a convention.
-    Derivatives that differ from those of the value on purpose, by `custom_partials` or `stop_derivative`, are
-    reported.
+    Derivatives that differ on purpose from those of the value, by `custom_partials` or `stop_derivative`, are reported.
 
     Examples
     --------

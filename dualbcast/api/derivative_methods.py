@@ -14,12 +14,21 @@ Tangents = Sequence[Any] | Mapping[str, Any]
 
 
 class Pullback:
-    """Carries cotangents of a function's outputs back to its arguments. `vjp` returns it, and has an example.
+    """A function that carries cotangents of a function's outputs back to its arguments. `vjp` returns it.
 
     Attributes
     ----------
     shape : tuple of int
         The shape of the outputs, and of their cotangents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> product = differentiable_broadcast(lambda x, y: x * y)
+    >>> value, pullback = product.vjp(np.array([1.0, 2.0]), 3.0)
+    >>> pullback(np.ones(2))
+    (array([3., 3.]), np.float64(3.0))
     """
 
     def __init__(self, specialisation: Specialisation, values: tuple[Any, ...], shape: Shape) -> None:
@@ -69,13 +78,13 @@ class Derivatives:
         primals : sequence of array
             The arguments by position; others follow by name.
         tangents : sequence of (array or None), or mapping of str to array
-            A tangent for each of `primals`, of a shape that broadcasts to that of the argument, or None for zero. A
-            mapping gives tangents by the names of arguments or captured arrays. They are converted to their dtypes.
+            A tangent for each of `primals`, of a shape that broadcasts to the argument's, or None for zero; or tangents
+            by names of arguments and captured arrays. A tangent is converted to the dtype of its argument.
 
         Returns
         -------
         value, tangent : array, or structure of arrays
-            Both in the structure that the function returns. An array of one number is a read-only view of that number.
+            Both in the structure that the function returns. An array of equal numbers may be a read-only view of one.
 
         Raises
         ------

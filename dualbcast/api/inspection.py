@@ -64,7 +64,7 @@ class Inspectable:
         passes: bool = False,
         **named: Any,
     ) -> Explanation:
-        """What a call will run: its dtypes, layout, operations and bytes.
+        """The kernel that a call will run: its dtypes, layout, operations and bytes.
 
         Parameters
         ----------
@@ -73,11 +73,11 @@ class Inspectable:
         wrt
             As for `value_and_jacobian`.
         product : str
-            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
+            The result: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
             "value_and_vjp", "vjp" (the pullback that `vjp` returns), or "jvp" and "hvp" with tangents of all arguments
             in `wrt`.
         cc : (int, int), optional
-            A compute capability to compile for, which needs no GPU. The explanation then has registers and occupancy.
+            A compute capability to compile for, which needs no GPU. This adds registers, spills and occupancy.
         passes : bool
             Also show the IR after each pass of the compiler.
 

@@ -29,8 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
 # By the identity of an array, the nodes that took parts of it, with the cotangents of the parts; or the first node with
-# the sum of them. If each had an array of the size of the whole, a loop over parts would take time in the square of
-# their number.
+# the sum of them. If each had an array of the whole's size, a loop over parts would take quadratic time.
 _Parts: TypeAlias = dict[_Key, list[tuple[Node, Variable]]]
 
 

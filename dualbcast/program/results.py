@@ -106,7 +106,7 @@ class Index:
 
     @property
     def wrt(self) -> tuple[str, ...]:
-        """The arguments that were differentiated in."""
+        """The names of the arguments in which the derivatives are taken."""
         return self._results.wrt
 
     @property
@@ -126,7 +126,7 @@ class Index:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the outputs by fields and positions, one for each; "" where the function returns a number."""
+        """For each output its fields and positions, joined by dots; "" if the function returns a number."""
         return self.structure.labels()
 
     def __getitem__(self, key: Any) -> Any:
@@ -251,7 +251,7 @@ class Jacobian(Index):
     >>> J.dense(0, "x")
     array([[30.,  0.],
            [ 0., 60.]])
-    >>> J.stacked()  # for a single output the same as np.asarray(J)
+    >>> J.stacked()  # the same as np.asarray(J), since the function returns a number
     array([[30.,  3.],
            [60.,  6.]])
     """

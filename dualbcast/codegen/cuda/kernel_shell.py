@@ -2,8 +2,7 @@
 
 A kernel finds the thread's element, turns it into one index for each address class, and hands over the pointers. Where
 outputs are summed, a thread block takes a tile of the innermost dimension and goes through a span of the outermost. Its
-sums have their own place among the partial sums, which are added up in a second pass: the order of all additions is
-fixed.
+sums have their own place among the partial sums, which a second pass adds up: the order of additions is fixed.
 """
 
 from __future__ import annotations

@@ -71,9 +71,8 @@ def write_array_call(
 ) -> Function:
     """`call(head, inputs, outputs, start, stop)`: run a kernel on a range of two tuples of NumPy arrays.
 
-    `head` has the kernel's address, and so many sizes and strides. `masks` are the bits that
-    the address of each input must not have. A tuple's items begin at the byte `items`; an array has its data's address
-    at the byte `header`.
+    `head` has the kernel's address, and so many sizes and strides. `masks` are the bits that the address of each input
+    must not have. A tuple's items begin at the byte `items`; an array has its data's address at the byte `header`.
     """
 
     def addresses(arrays: Pointer, count: int) -> list[Value]:
