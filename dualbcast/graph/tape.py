@@ -96,7 +96,7 @@ def observe(inputs: Sequence[Any]) -> None:
 
 
 class setting(ContextDecorator):  # noqa: N801
-    """A context manager and decorator: attributes of `STATE` have these values for a while. It may be entered again."""
+    """A context manager and decorator that gives attributes of `STATE` these values. It may be entered again."""
 
     __slots__ = ("_before", "_values")
 
@@ -184,13 +184,13 @@ class Launch:
     Attributes
     ----------
     label : str
-        The functions in it.
+        The names of its functions.
     product : str
-        "value", or "value_and_jacobian" where the Jacobian is kept.
+        "value", or "value_and_jacobian" if the Jacobian is kept.
     shape : tuple of int
-        The shape that its arguments broadcast to.
+        The shape to which its arguments broadcast.
     reads, writes : int
-        How many arrays it takes and gives.
+        The number of arrays that it reads and writes.
     """
 
     label: str
