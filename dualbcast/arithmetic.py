@@ -1,6 +1,6 @@
 """Arithmetic beyond the operators: remainders, signs, kinds of numbers, choices, roots and units of angles.
 
-Written in the scalar language, with the meaning that `special` describes: IEEE 754, and no exceptions, in a kernel.
+The functions are written in the language of scalar functions. In a kernel they follow IEEE 754, as those of `special`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Special functions, written in the scalar language that kernels are written in.
+"""Special functions, written in the language of scalar functions.
 
-Each takes and returns single numbers. Called as plain Python it works on floats, and raises where `math` raises; in a
-kernel it computes in the compute dtype and follows IEEE 754: infinities and NaNs, no exceptions.
+They take and return single numbers. In plain Python they work on floats, and raise exceptions where `math` does. In a
+kernel they compute in the compute dtype and follow IEEE 754: they give infinities and NaNs, and raise no exceptions.
 """
 
 from __future__ import annotations
