@@ -87,7 +87,7 @@ def growth(folder: Path) -> Iterator[tuple[str, Ratios, float]]:
 
 def arrays(folder: Path) -> Iterator[tuple[str, Ratios, float]]:
     """Arrays from one element to 2^16."""
-    names = ("terms", "turns", "elif", "what a loop carries")
+    names = ("terms", "iterations", "elif", "what a loop carries")
     for case in itertools.product(names, PRODUCTS, ("float64", "float32")):
         yield ", ".join(case), lambda case=case: cliffs.growth_with_arrays(*case, folder, call_time), cliffs.MOST
 

@@ -46,10 +46,10 @@ on {processor} ({cache} of last-level cache), two cores, two threads for each sy
 
 The cases are described in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
 before it was timed. Outputs are new arrays in every system, except in rows that say otherwise. Each case was written
-for a peer in every form that its users would choose; its row has the fastest and names the form. **A ratio is a time
-divided by dualbcast's: above 1 dualbcast is faster.**
+for a peer in every form that its users would choose; its row has the fastest form, with its name. **A ratio is a time
+divided by dualbcast's: if it is above 1, dualbcast is faster.**
 
-The systems take {turns} turns at each case, one after the other and then again. Systems that need {far:g} times as long
+The systems take turns at each case, {turns} times. Systems that need {far:g} times as long
 as the fastest take only one. A time is the median of the turns' medians, and a ratio is the median of the turns'
 ratios. The spread of the ratios over the turns is noise of the machine.
 
@@ -64,9 +64,9 @@ dualbcast is the fastest in {won} of {cases} cases, and at least {goal} times as
 ## Against memory
 
 The floor is a C program on two threads (`bench/floor.c`) that reads and writes as many arrays and computes nothing. It
-uses the same arrays at each call, and takes its turns with the systems. **At a share of the floor of 100% no program
-that reads and writes these arrays could be faster.** With control by rows a kernel leaves out the inputs that a row
-does not use and the floor does not, so there the share can be larger.
+uses the same arrays at each call, and takes its turns with the systems. **If a kernel reaches 100% of the floor, no
+program that reads and writes these arrays could be faster.** With control by rows, a kernel leaves out the inputs that
+a row does not use, but the floor reads them. So the share of such a kernel can be larger.
 
 Each input and output is counted once; a copy counts the bytes read and the bytes written. The copy is
 `numpy.copyto` of 256 MiB on two threads: {bandwidth:.1f} GB/s in this run. Arrays that stay in the cache can be faster.

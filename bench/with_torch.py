@@ -164,7 +164,7 @@ def kepler(arrays: list[Any]) -> Forms:
         slope = 1 / (1 - eccentricity * torch.cos(x))
         return x, slope, torch.sin(x) * slope
 
-    return _forms(arrays, fixed_turns_vjp=_with_vjp(masked), fixed_turns_implicit=implicit)
+    return _forms(arrays, fixed_iterations_vjp=_with_vjp(masked), fixed_iterations_implicit=implicit)
 
 
 def _stress(*arguments: Any) -> list[Any]:

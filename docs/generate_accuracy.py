@@ -36,16 +36,16 @@ PAGE = HERE / "accuracy.md"
 HEAD = """\
 # How accurate functions are on the CPU
 
-The tables have the largest error found of each function, in units in the last place of the exact value. A correctly
-rounded result is off by at most 0.50. `fastmath=True` may add a few units.
+The tables have the largest error that was found for each function, in units in the last place of the exact value. A
+correctly rounded result is off by at most 0.50. `fastmath=True` may add a few units.
 
 {machine}
 
 The column *v* is for vectors, which call the vector functions of glibc's libmvec. The column *s* is for single
 numbers, which call the C library: values that are the same for a whole row, loops that cannot be vectorised and,
 without AVX2, the last few elements of a row. On a processor with fused multiply-add, the package has its own
-{inlined}, and functions made of them. They give the same bits in vectors and alone. On other processors these come
-from the libraries as well, with the errors of the second table.
+{inlined}, and functions made of them. They give the same bits in vectors and for single numbers. On other
+processors these come from the libraries as well, with the errors of the second table.
 
 **Method.** float32 functions of one number are computed for every {stride}th of all 2³² bit patterns, for {count:,}
 more, many of them near zeros, poles, thresholds and changes of method, and then for the million numbers around the
@@ -73,19 +73,19 @@ RANGE = """
 ## Over the whole range
 
 `tests/oracles/range_grid.py` compares every rule, alias and operator with mpmath over the whole range of float32
-and float64, and functions of one argument also over that of float16. The points are all exponents, both signs,
-zeros, infinities, NaN, subnormal numbers, and the edges of domains; for two arguments, a product of these. Values
-are within {value:g} units of the last place (below the smallest normal number, in units of the smallest subnormal
-one), slopes within {first:g} and curvatures within {second:g}. float16 is computed in float32 and rounded once, and
-is within 1. At zeros, infinities and edges the result is the limit, or the convention of C, PyTorch and JAX. In
-these cases results may be further off:
+and float64, and functions of one argument also over that of float16. The points have all exponents and both
+signs, and zeros, infinities, NaN, subnormal numbers and the edges of domains are among them. Two arguments are pairs
+of these. Values are within {value:g} units of the last place (below the smallest normal number, in units of the
+smallest subnormal one), slopes within {first:g} and curvatures within {second:g}. float16 is computed in float32 and
+rounded once, so it is within 1 unit. At zeros, infinities and edges the result is the limit, or the convention of C,
+PyTorch and JAX. In these cases results may be further off:
 
 | functions | results | where | how far | why |
 | --- | --- | --- | --- | --- |
 {rows}
 
 Outside a domain, where a value is NaN, its derivatives may be any number: that of log at -1 is -1, as in PyTorch and
-JAX. Two kinds of results have no promise beyond the conventions of [rules.md](rules.md): the mixed curvature of
+JAX. For two kinds of results, nothing but the conventions of [rules.md](rules.md) is promised: the mixed curvature of
 `x ** y` where x is 0 or infinite, and derivatives where two arguments are both 0 or infinite.
 
 ```text

@@ -51,7 +51,7 @@ array([13.5,  0. ])
 ```
 
 The other systems ran on a CPU in float64: {versions}. Each row is written
-as the library's users would write it, in each of several ways if there are several, among them the well-known repair:
+as the library's users would write it. If there are several ways, all are shown, among them the well-known repair:
 [JAX](../tests/traps/peers_jax.py), [PyTorch](../tests/traps/peers_torch.py), [Warp](../tests/traps/warp_programs.py).
 ForwardDiff was not run. Its column cites its documentation, its rules and its issues.
 

@@ -1,6 +1,6 @@
-"""Arithmetic beyond the operators: division with remainder, signs, kinds of numbers, choices and units of angles.
+"""Arithmetic beyond the operators: remainders, signs, kinds of numbers, choices, roots and units of angles.
 
-Written in the scalar language, with the meaning that `special` describes: IEEE 754, and no exceptions, in a kernel.
+The functions are written in the language of scalar functions. In a kernel they follow IEEE 754, as those of `special`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def frexp(x: float) -> tuple[float, int]:
 
 
 def modf(x: float) -> tuple[float, float]:
-    """The parts of x after and before the point, both with its sign.
+    """The fractional and the integral part of x, both with the sign of x.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def minimum(x: float, y: float) -> float:
 
 
 def fmax(x: float, y: float) -> float:
-    """The larger of two numbers, and the other one if one is NaN.
+    """The larger of two numbers, or the other one if one of them is NaN.
 
     Examples
     --------
@@ -229,12 +229,12 @@ def fmax(x: float, y: float) -> float:
 
 
 def fmin(x: float, y: float) -> float:
-    """The smaller of two numbers, and the other one if one is NaN."""
+    """The smaller of two numbers, or the other one if one of them is NaN."""
     return x if x <= y or isnan(y) else y
 
 
 def clip(x: float, low: float, high: float) -> float:
-    """x moved into [low, high]; at the ends the derivative is still that of x."""
+    """x limited to [low, high]; at the ends the derivative is still that of x."""
     return minimum(maximum(x, low), high)
 
 

@@ -52,7 +52,7 @@ class Location(NamedTuple):
 
 
 class DualbcastError(Exception):
-    """The base of every error this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose."""
 
 
 class _LocatedError(DualbcastError):
@@ -77,7 +77,7 @@ class CompileError(_LocatedError):
     hint : str
         The construct to write instead.
     calls : sequence of (str, Location)
-        The calls that led there, outermost first: the name of the callee and where it was called.
+        The calls that led there, the outermost first: for each the name of the callee and the place of the call.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class CompileError(_LocatedError):
 
 
 class ArgumentError(DualbcastError, TypeError):
-    """A call has the wrong arguments: their number, their names, or what kind of object they are."""
+    """A call has arguments of the wrong number, names or types."""
 
 
 class ShapeError(DualbcastError, ValueError):
@@ -114,7 +114,7 @@ class DTypeError(DualbcastError, TypeError):
 
 
 class DerivativeError(DualbcastError, AssertionError):
-    """A derivative is not what it is compared with; the message is a table of where and by how much."""
+    """A derivative differs from the one that it is compared with; the message is a table of the differences."""
 
 
 class BackendError(DualbcastError, RuntimeError):
@@ -122,7 +122,7 @@ class BackendError(DualbcastError, RuntimeError):
 
 
 class IterationError(_LocatedError, RuntimeError):
-    """A loop has not ended after `max_iterations`; what the call has written to `out=` is undefined.
+    """A loop has not ended after `max_iterations`; the contents of `out=` are undefined.
 
     Parameters
     ----------
@@ -139,10 +139,8 @@ class IterationError(_LocatedError, RuntimeError):
 
     Attributes
     ----------
-    index, count
-        See above.
-    filename, lineno, offset
-        Where the loop is, as in `CompileError`.
+    index, count, filename, lineno, offset
+        The parameters, and where the loop is, as in `CompileError`.
     """
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:
@@ -158,7 +156,7 @@ class IterationError(_LocatedError, RuntimeError):
 
 
 class KernelCancelled(DualbcastError, RuntimeError):
-    """A kernel was stopped by `dualbcast.cancel`; what it has written to its outputs is undefined."""
+    """A kernel was stopped by `dualbcast.cancel`; the contents of its outputs are undefined."""
 
 
 # Letters that are spoken by their names count: an nd-array, an x-array. So does "u" as in "you".

@@ -81,8 +81,7 @@ class KernelSource(NamedTuple):
     outputs: tuple[str, ...]
     layout: Layout
     shell: str = ""  # for `cuda`, the CUDA C++ text around the element function
-    # For `cpu`, how many vectors of elements of a row are computed side by side; 0 where elements are computed one
-    # after the other.
+    # For `cpu`, how many vectors of a row's elements are computed side by side; 0 if elements are computed one by one.
     vectors: int = 0
 
     @property

@@ -1,8 +1,7 @@
 """The pool of memory for large results on the host: see how much it holds, limit it, and give memory back.
 
-The results of a call come from the pool if they have 64 KiB or more together, and 16 KiB or more each. When such an
-array and all its views are gone, its memory waits for the next result. Fresh memory would cost more, since the system
-clears it.
+The results of a call come from the pool if together they have 64 KiB or more, and each has 16 KiB or more. When such an
+array and all its views are gone, its memory waits for the next result. The system would have to clear new memory.
 
 >>> import numpy as np
 >>> from dualbcast import differentiable_broadcast, memory
@@ -37,9 +36,9 @@ class Info(NamedTuple):
     Attributes
     ----------
     used : int
-        Bytes of the results that are alive and have memory of the pool.
+        The bytes of the results that exist and have memory from the pool.
     kept : int
-        Bytes that wait for the next result.
+        The bytes that wait for the next result.
     limit : int
         The bytes that may be kept waiting; see `set_limit`.
     """
@@ -50,12 +49,12 @@ class Info(NamedTuple):
 
 
 def info() -> Info:
-    """How much memory the pool holds, in use and waiting."""
+    """The memory that the pool holds, in use and waiting."""
     return Info(POOL.used, POOL.kept, POOL.limit)
 
 
 def clear() -> None:
-    """Give all memory that waits back to the system. Results that are alive keep their memory."""
+    """Give all waiting memory back to the system. Results that still exist keep their memory."""
     POOL.clear()
 
 

@@ -1,7 +1,7 @@
-"""Special functions, written in the scalar language that kernels are written in.
+"""Special functions, written in the language of scalar functions.
 
-Each takes and returns single numbers. Called as plain Python it works on floats, and raises where `math` raises; in a
-kernel it computes in the compute dtype and follows IEEE 754: infinities and NaNs, no exceptions.
+They take and return single numbers. In plain Python they work on floats, and raise exceptions where `math` does. In a
+kernel they compute in the compute dtype and follow IEEE 754: they give infinities and NaNs, and raise no exceptions.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def logaddexp2(x: float, y: float) -> float:
 
 
 def gap(x: float, y: float) -> float:
-    """x - y, and 0 between equal infinities: a sum over masked terms meets log(0) twice."""
+    """x - y, but 0 for equal infinities, such as the logarithms of two masked terms."""
     return 0.0 if x == y and isinf(x) else x - y
 
 
@@ -131,7 +131,7 @@ def digamma(x: float) -> float:
     Parameters
     ----------
     x : float
-        Any number. At 0 the result is an infinity of the other sign, at the negative integers and -inf it is NaN.
+        Any number. At 0.0 and -0.0 the result is an infinity of the other sign; at negative integers and -inf, NaN.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def erfinv(x: float) -> float:
     Parameters
     ----------
     x : float
-        In [-1, 1]; the ends give infinities, all outside gives NaN.
+        In [-1, 1]; the ends give infinities, and other numbers outside give NaN.
 
     Returns
     -------
@@ -332,13 +332,13 @@ def erfinv(x: float) -> float:
 
 def sinc(x: float) -> float:
     """The normalised cardinal sine sin(pi * x) / (pi * x), 1 at 0: `numpy.sinc`."""
-    return 1.0 if x == 0 else sin_of_turns(x) / (math.pi * x)
+    return 1.0 if x == 0 else sinpi(x) / (math.pi * x)
 
 
 def sinc_slope(x: float, value: float) -> float:
-    """The derivative of `sinc` at x, where it has this value: by its power series where the closed form cancels."""
+    """The derivative of `sinc` at x, where `sinc` has this value. A power series replaces a form that would cancel."""
     if abs(x) > 0.3125:
-        return (cos_of_turns(x) - value) / x
+        return (cospi(x) - value) / x
     # The derivative of sin(t) / t is the sum of (-1)**k * 2k / (2k + 1)! * t**(2k - 1) over k = 1, 2, …
     t = math.pi * x
     term = -t / 3.0
@@ -349,14 +349,14 @@ def sinc_slope(x: float, value: float) -> float:
     return math.pi * total
 
 
-def sin_of_turns(x: float) -> float:
-    """sin(pi * x), with all digits also near its zeros: the whole numbers are taken off before the product rounds."""
+def sinpi(x: float) -> float:
+    """sin(pi * x), accurate also near its zeros, since whole numbers are subtracted before the product is rounded."""
     rest = x - 2.0 * float(np.rint(0.5 * x))
     if abs(rest) > 0.5:
         rest = math.copysign(1.0, rest) - rest
     return math.sin(math.pi * rest)
 
 
-def cos_of_turns(x: float) -> float:
-    """cos(pi * x), likewise."""
+def cospi(x: float) -> float:
+    """cos(pi * x), computed in the same way."""
     return math.sin(math.pi * (0.5 - abs(x - 2.0 * float(np.rint(0.5 * x)))))

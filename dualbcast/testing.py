@@ -36,13 +36,13 @@ ONE_SIDED_TOLERANCE = 1e-6
 
 
 def check_partials(function: Any, *points: Any, rtol: float | None = None) -> float:
-    """Compare a function's custom partials with the automatic ones: those of its own body.
+    """Compare a function's custom partials with the automatic partials of its body.
 
     Parameters
     ----------
     function : callable
-        A scalar function with `custom_partials`, or any callable that a `rule` of a user's is for. One that is
-        decorated with `differentiable_broadcast` will do.
+        A scalar function with `custom_partials`, also decorated with `differentiable_broadcast`; or a callable for
+        which a user has added a `rule`.
     *points : array
         One array for each argument; they broadcast. If none are given, random points of the function's domain.
     rtol : float, optional
@@ -64,7 +64,7 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
     -----
     Everything is computed in float64. Points where an automatic partial is not finite are left out: custom ones may be
     needed just there. Where a partial is below a millionth of the largest over all points, the difference is measured
-    against a millionth of the largest. At a kink the automatic partial is that of the branch which Python takes.
+    against a millionth of the largest. At a kink the automatic partial is that of the branch that Python takes.
     A custom derivative that differs from that of the body on purpose, such as a straight-through one, is reported.
 
     Examples
@@ -130,8 +130,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     is not finite on one side, or raises an exception, differences to the other side are used. Elements are left out
     where the value is not finite at the point or on both sides, and where differences to the left and to the right, or
     with ever shorter steps, do not converge to one number: at kinks and jumps the derivative is a convention.
-    Derivatives that differ from those of the value on purpose, by `custom_partials` or `stop_derivative`, are
-    reported.
+    Derivatives that differ on purpose from those of the value, by `custom_partials` or `stop_derivative`, are reported.
 
     Examples
     --------

@@ -138,23 +138,24 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
 @click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
 @measuring_options
 def divergence(n: int, backend: Backend, **measuring: Any) -> None:
-    """Time the HM-LSTM cell update's partials where neighbours take different branches, and where they take the same.
+    """Time the partials of the HM-LSTM cell update when neighbours take different branches, and when they do not.
 
-    The three cases of the update are chosen by fair coins for z and zb: one a row, one a column, or one an element
-    (random), or one for each run of 128 neighbours in a row (uniform). By rows, neighbours always share their case. The
-    same partials are also computed by masks: with products with 0 and 1 for `if`, so that everything is read and
+    Fair coins for z and zb choose the three cases of the update. Random control has a coin for each row, column or
+    element. Uniform control has one for each run of 128 neighbours in a row. By rows, neighbours always share their
+    case. The same partials are also computed by masks: products with 0 and 1 replace `if`, so everything is read and
     computed. Results are checked before they are timed; exit status 1 means that one was wrong.
 
     \b
     Columns:
       over uniform  the time over that of uniform control of the same layout
-      by bytes      that of a byte: random control has to move more of them
-      moved         the reads of the elements' cases, by sectors of 32 bytes on
-                    a GPU and lines of 64 on a processor; and the four partials
-      saved by      of all bytes that are moved where everything is read
-      branches
-      by masks      time of the version that reads everything
-      ratio         that over the time with branches
+      by bytes      the same for the time per byte: random control moves more
+      moved         the reads that the elements' cases need, by sectors of 32
+                    bytes on a GPU and lines of 64 on a processor; and the
+                    writes of the four partials
+      saved by      bytes that are not read, since loads are in branches, as a
+      branches      share of the bytes of a version that reads everything
+      by masks      the time of the version that reads everything
+      ratio         the time by masks over the time with branches
     """
     setup = _Divergence(**measuring, device=choose_device(backend), n=n)
     with setup.running(len(CONTROLS)):

@@ -193,7 +193,7 @@ class _Cell(Experiment):
     metavar="N,N,…",
     default="512,1024,2048,4096,8192",
     show_default=True,
-    help="The arrays are n by n, for each of these.",
+    help="The arrays are n by n, for each n of this list.",
 )
 @click.option(
     "--control",
@@ -209,7 +209,7 @@ class _Cell(Experiment):
     show_default=True,
     help="The control values: fair coins, or the same case everywhere.",
 )
-@click.option("--peers", "with_peers", is_flag=True, help="Also PyTorch, JAX and TensorFlow, whichever are installed.")
+@click.option("--peers", "with_peers", is_flag=True, help="Also time PyTorch, JAX and TensorFlow, if installed.")
 @measuring_options
 def hmlstm(
     sizes: tuple[int, ...],
@@ -219,35 +219,35 @@ def hmlstm(
     backend: Backend,
     **measuring: Any,
 ) -> None:
-    """Check and time the HM-LSTM cell update's derivatives, as three kinds of systems compute them.
+    """Check and time the derivatives of the HM-LSTM cell update in several implementations.
 
     The update is Eq. 6 of Revels et al. (2018), a scalar function with if / elif / else: FLUSH where z = 1, COPY where
-    z = 0 and zb = 0, UPDATE elsewhere. The control vectors z and zb are broadcast. Implementations:
+    z = 0 and zb = 0, UPDATE elsewhere. The control vectors z and zb are broadcast. The implementations are
 
     \b
       fused forward mode  one kernel, compiled from the scalar function
-      reverse             the seven kernels of the paper's Fig. 5, which XLA
-                          made of reverse mode; with the value, eight
+      reverse             reverse mode in the seven kernels of the paper's
+                          Fig. 5, made by XLA; eight with the value
       by hand             whole arrays of NumPy (of CuPy on a GPU); on a GPU
                           also CUDA C++, from a clone's bench/
       --peers             torch.compile, torch, jax.jit, TensorFlow with XLA
 
     Each is run for the partials alone, as in the paper, and for the value with the cotangents of c, f, i and g. All
     results are checked against a float64 reference before they are timed. Exit status 1 means that one was wrong. On a
-    processor n takes about 125 n² bytes of memory (145 n² with control by elements) and 1 GB more: 9 GB for n = 8192.
+    processor the arrays need about 125 n² bytes (145 n² with control by elements) and 1 GB more: 9 GB for n = 8192.
     Sizes that do not fit are left out.
 
     \b
     Columns:
       error      the largest; 4 is allowed for the fused kernel
-      launches   kernels of one call, where known
-      time       median over the samples; on a GPU that of the device
-      moved      arrays that each kernel reads and writes; for loads in
-                 branches the reads of the elements' cases; for frameworks
+      launches   kernels of one call, if known
+      time       median of the samples; on a GPU the time of the device
+      moved      bytes that each kernel reads and writes; in the fused kernel
+                 only the reads that an element's case needs; for frameworks
                  the least that a kernel without branches has to move
       of copy    bytes moved per second, as a share of a large copy in this
                  run with as many threads
-      speedup    time of the reverse mode over time
+      speedup    time of the reverse mode divided by this time
     """
     cell = _Cell(**measuring, device=choose_device(backend), control=control, pattern=pattern, peers=with_peers)
     cell.sizes = cell.fitting(sizes)

@@ -30,8 +30,8 @@ _MAX_LANES = 32  # arity times elements a thread, by hand: all sums and products
 _SAME_UP_TO = 2  # the arity up to which the two ways by hand to compute partials are the same
 
 _ON_A_GPU = (
-    "On a GPU also the fastest of the same written by hand in CUDA C++, with its time over ours; and by Nsight "
-    "Compute, if ncu is on the path, achieved occupancy and the utilisation of compute and DRAM."
+    "On a GPU the table also has the fastest kernel by hand in CUDA C++, with the ratio of its time to ours. If ncu of "
+    "Nsight Compute is on the path, it has the achieved occupancy and the utilisation of compute and DRAM as well."
 )
 _COLUMNS = (
     Column("by_hand_seconds", "C++ by\nhand, ms", "{:.3f}", 1e3),

@@ -16,7 +16,7 @@ from dualbcast.special import sigmoid
 
 Array = Any  # a NumPy array or, while a gradient is taken, a Variable
 Parameters = dict[str, Array]
-# c, h and z of each layer. The last layer ends nothing: its z is the number 0.
+# c, h and z of each layer. The last layer ends no segments: its z is the number 0.
 Memory = list[tuple[Array, Array, Array]]
 
 LAYERS = 3
@@ -84,7 +84,7 @@ def forgotten(rows: int, hidden: int, dtype: Any = np.float32) -> Memory:
 
 
 def advance(p: Parameters, x: Array, memory: Memory, slope: Array) -> Memory:
-    """One step of all layers; `x` is what the character adds to the pre-activations of the first."""
+    """One step of all layers; `x` is the character's part of the pre-activations of the first layer."""
     after: Memory = []
     for layer, (c, h, z) in enumerate(memory):
         s = h @ p[f"own{layer}"] + p[f"bias{layer}"]
@@ -108,11 +108,11 @@ def read(p: Parameters, x: Array, memory: Memory, slope: Array) -> tuple[Array, 
     Returns
     -------
     scores : array
-        Logits of the character that comes next, each time.
+        The logits of the next character, at each time.
     memory : list
-        After the last character.
+        The memory after the last character.
     boundaries : list of list of array
-        z of each layer but the last, each time.
+        The z of each layer but the last, at each time.
     """
     past: list[Memory] = []
     for each in graph.unstack(x @ p["below0"]):
@@ -128,7 +128,7 @@ def read(p: Parameters, x: Array, memory: Memory, slope: Array) -> tuple[Array, 
 def loss(
     p: Parameters, x: Array, memory: Memory, slope: Array, price: Array
 ) -> tuple[Array, tuple[Array, Memory, list[list[Array]]]]:
-    """What is minimised: bits per character, and a price for each boundary; then the bits alone, and what `read` gives.
+    """The loss: bits per character and a price for each boundary; then the bits alone, and the results of `read`.
 
     The bits are the mean of -log2 p(next character). The price keeps layers from ending a segment at every character;
     in the second one, whose segments are longer, it is a third.

@@ -14,12 +14,21 @@ Tangents = Sequence[Any] | Mapping[str, Any]
 
 
 class Pullback:
-    """Carries cotangents of a function's outputs back to its arguments. `vjp` returns it.
+    """A function that carries cotangents of a function's outputs back to its arguments. `vjp` returns it.
 
     Attributes
     ----------
     shape : tuple of int
         The shape of the outputs, and of their cotangents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> product = differentiable_broadcast(lambda x, y: x * y)
+    >>> value, pullback = product.vjp(np.array([1.0, 2.0]), 3.0)
+    >>> pullback(np.ones(2))
+    (array([3., 3.]), np.float64(3.0))
     """
 
     def __init__(self, specialisation: Specialisation, values: tuple[Any, ...], shape: Shape) -> None:
@@ -27,7 +36,7 @@ class Pullback:
 
     @property
     def wrt(self) -> tuple[str, ...]:
-        """The arguments that it gives cotangents of."""
+        """The names of the arguments whose cotangents a call returns."""
         return tuple([self._specialisation.element.names[at] for at in self._specialisation.wrt])
 
     def __repr__(self) -> str:
@@ -39,14 +48,14 @@ class Pullback:
         Parameters
         ----------
         *cotangents : array
-            One for each output, of its shape; or one object such as the function returns, with them in it. Those of
-            outputs that are integers or bools do not matter, and may be None.
+            One for each output, of the output's shape; or one object with the structure that the function returns.
+            Cotangents of integer and bool outputs are not used, and may be None.
 
         Returns
         -------
         tuple of array
-            One for each argument in `wrt`, of its shape and dtype; that of a Python number has the dtype of the result.
-            Where no output depends on the argument, it is a read-only view of one zero.
+            One for each argument in `wrt`, of its shape and dtype. A Python number has one of the result's dtype. If no
+            output depends on an argument, its cotangent is a read-only view of one zero.
 
         Raises
         ------
@@ -69,13 +78,13 @@ class Derivatives:
         primals : sequence of array
             The arguments by position; others follow by name.
         tangents : sequence of (array or None), or mapping of str to array
-            For each of `primals` its tangent, of a shape that broadcasts to its own; None where that is zero. A mapping
-            names the arguments, or captured arrays, that have one. They are converted to the dtype of the argument.
+            A tangent for each of `primals`, of a shape that broadcasts to the argument's, or None for zero; or tangents
+            by names of arguments and captured arrays. A tangent is converted to the dtype of its argument.
 
         Returns
         -------
         value, tangent : array, or structure of arrays
-            Both as the function returns them. One that is the same number everywhere is a read-only view of it.
+            Both in the structure that the function returns. An array of equal numbers may be a read-only view of one.
 
         Raises
         ------
@@ -144,8 +153,8 @@ class Derivatives:
         primals : sequence of array
             The arguments by position; others follow by name.
         cotangents : array, or structure of arrays
-            As the function returns its outputs, with a cotangent for each. Those of outputs that are integers or bools
-            do not matter, and may be None.
+            A cotangent for each output, in the structure that the function returns. Cotangents of integer and bool
+            outputs are not used, and may be None.
         wrt : str, int, or sequence of them, optional
             The arguments to differentiate in; as for `value_and_jacobian`.
 
@@ -213,20 +222,29 @@ class Derivatives:
         jacobian : Jacobian
         hessian : Hessian
             Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> cube = differentiable_broadcast(lambda x: x**3)
+        >>> value, J, H = cube.value_jacobian_and_hessian(np.array([1.0, 2.0]))
+        >>> value, J["x"], H["x", "x"]
+        (array([1., 8.]), array([ 3., 12.]), array([ 6., 12.]))
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
         return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
 
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
-        """The products of the Hessian of every element with tangents: how its gradient changes along them.
+        """The product of every element's Hessian with tangents: the change of its gradient along them.
 
         Parameters
         ----------
         primals, tangents
             As for `jvp`.
         wrt : str, int, or sequence of them, optional
-            The arguments whose gradient is meant; by default those that have a tangent.
+            The arguments in which the gradient is taken; by default those that have a tangent.
 
         Returns
         -------

@@ -22,14 +22,13 @@ from dualbcast.program.results import Jacobian
 class BroadcastFunction(Derivatives, Inspectable):
     """A scalar Python function that broadcasts over arrays and knows its exact derivatives.
 
-    Made by `differentiable_broadcast`. Called on arrays it gives the value; `value_and_jacobian` gives the value and
-    the partial derivatives of every element from one kernel launch. Kernels are compiled at the first call for each
+    `differentiable_broadcast` makes it. A call on arrays gives the value. `value_and_jacobian` gives the value and the
+    partial derivatives of every element from one kernel launch. Kernels are compiled at the first call for each
     combination of dtypes and memory layouts, and kept on disk.
 
     The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers, and for
-    static parameters any hashable object. They bind as Python binds them, and broadcast as in NumPy, together with the
-    arrays that the function captures. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are
-    computed in float32.
+    static parameters any hashable object. They bind as Python binds them, and broadcast as in NumPy, together with
+    captured arrays. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are computed in float32.
     """
 
     def __init__(
@@ -125,21 +124,20 @@ class BroadcastFunction(Derivatives, Inspectable):
     # --- products ------------------------------------------------------------------------------------------------
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """The value.
+        """The value of the function for every element.
 
         Parameters
         ----------
         *arrays, **named
             The arguments, by position or by name.
         out : array, or structure or tuple of arrays, optional
-            The arrays to write the result to, exactly of its shape and dtype, in the structure that the function
-            returns or in a tuple with one for each output. They may overlap the arguments.
+            The arrays to write the result to, of exactly its shape and dtype, in the structure that the function
+            returns or in a tuple with one array for each output. They may overlap the arguments.
 
         Returns
         -------
         array, or structure of arrays
-            The structure that the function returns, with arrays for its numbers; scalars where all arguments are
-            scalars.
+            The structure that the function returns, with arrays for its numbers; scalars if all arguments are scalars.
 
         Raises
         ------
@@ -163,8 +161,8 @@ class BroadcastFunction(Derivatives, Inspectable):
         *arrays, **named
             The arguments, by position or by name.
         wrt : str, int, or sequence of them, optional
-            The arguments to differentiate in, by name or position; by default all that are of a float dtype. A captured
-            array goes by its name, and is differentiated in only where it is named.
+            The arguments to differentiate in, by name or position; by default all that have a float dtype. Captured
+            arrays are differentiated in only if they are named.
         out : (value, Jacobian), optional
             The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten.
 
@@ -192,7 +190,16 @@ class BroadcastFunction(Derivatives, Inspectable):
         return results.value(outputs), results.jacobian(outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
-        """The partial derivatives alone; see `value_and_jacobian`."""
+        """The partial derivatives without the value; see `value_and_jacobian` for the arguments.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> product = differentiable_broadcast(lambda x, y: x * y)
+        >>> product.jacobian(np.array([1.0, 2.0]), 3.0, wrt="x")["x"]
+        array([3., 3.])
+        """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("jacobian", values)
         return results.jacobian(outputs)
@@ -265,26 +272,27 @@ def differentiable_broadcast(
     Parameters
     ----------
     function : function
-        From numbers to a number, or a tuple or other structure of numbers, with ordinary ifs, loops and calls. A
-        method, a `functools.partial`, an object with `__call__`, or a function compiled by Numba will do, too. Nothing
-        is compiled yet.
+        A function of numbers that returns a number, or a tuple or other structure of numbers, with ordinary ifs, loops
+        and calls. A method, a `functools.partial`, an object with `__call__`, or a function compiled by Numba is
+        accepted, too. Nothing is compiled yet.
     wrt : str, int, or sequence of them, optional
-        The arguments that Jacobians are taken in unless a call says otherwise; by default all of a float dtype.
-        Captured arrays are differentiated in where they are named: `wrt=("x", "WEIGHTS")`.
+        The arguments to differentiate in if a call does not say so; by default all that have a float dtype. Captured
+        arrays are differentiated in only if they are named: `wrt=("x", "WEIGHTS")`.
     static : str or sequence of str, optional
-        Parameters that are no arrays but hashable Python objects, known when a kernel is compiled: each of their
-        values gets kernels of its own.
+        Parameters that are not arrays but hashable Python objects, known when a kernel is compiled. Each value has
+        kernels of its own.
     fastmath : bool
         Allow faster arithmetic that may differ in the last digits; NaN and infinities keep their meaning.
     backend : {"auto", "python", "cpu", "cuda"}
-        "auto" follows the arrays: NumPy's run on the CPU, CuPy's on their GPU. "python" interprets, slowly.
+        "auto" follows the arrays: calls with NumPy arrays run on the CPU, those with CuPy arrays on their GPU. "python"
+        interprets the kernel, slowly.
     jacobian : {"auto", "cache", "recompute"}
         Whether a graph that records a call keeps the partial derivatives for the backward pass; see
         `graph.jacobian`.
     max_iterations : int, optional
-        How many iterations each loop may take for an element, each time that the element comes to it. If one
-        would take more, the call raises `IterationError`, which names the first element and the loop. With a limit,
-        kernels also store a byte for each element. The call looks at these bytes, and so has to wait for a GPU.
+        How many iterations a loop may take for an element each time that the element enters it. If one would take
+        more, the call raises `IterationError`, which names the first such element and the loop. With a limit, kernels
+        also store a byte for each element. The call looks at these bytes, and so has to wait for a GPU.
 
     Examples
     --------

@@ -64,7 +64,7 @@ class Inspectable:
         passes: bool = False,
         **named: Any,
     ) -> Explanation:
-        """What a call will run: its dtypes, layout, operations and bytes.
+        """The kernel that a call will run: its dtypes, layout, operations and bytes.
 
         Parameters
         ----------
@@ -73,22 +73,42 @@ class Inspectable:
         wrt
             As for `value_and_jacobian`.
         product : str
-            What is computed: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
+            The result: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
             "value_and_vjp", "vjp" (the pullback that `vjp` returns), or "jvp" and "hvp" with tangents of all arguments
             in `wrt`.
         cc : (int, int), optional
-            A compute capability to compile for, which needs no GPU; adds registers, spills and occupancy.
+            A compute capability to compile for, which needs no GPU. This adds registers, spills and occupancy.
         passes : bool
             Also show the IR after each pass of the compiler.
+
+        Examples
+        --------
+        >>> from dualbcast import differentiable_broadcast
+        >>> product = differentiable_broadcast(lambda x, y: x * y)
+        >>> explanation = product.explain("float64", "float32")
+        >>> explanation.operations, explanation.dtype, explanation.bytes_read
+        ({'mul': 1}, 'float64', 24)
         """
         return explain_call(self._inspected(arrays, wrt, product, named), cc, passes)
 
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
-        """The intermediate representation of a product."""
+        """The intermediate representation of a product, before the passes for a target.
+
+        It takes the arguments of `explain`, and so do the other `inspect_` methods.
+
+        Examples
+        --------
+        >>> from dualbcast import differentiable_broadcast
+        >>> product = differentiable_broadcast(lambda x, y: x * y)
+        >>> print(product.inspect_ir("float64", "float64", product="value").rstrip())
+        function <lambda>(x: float, y: float)
+            %value: float = mul(x, y)  # line 1
+            output out = %value
+        """
         return dump(self._inspected(arrays, wrt, product, named).spec.product.function)
 
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
-        """The Python text that is compiled for a product: the element function and the loops around it."""
+        """The Python text that is compiled for the CPU: the element function of a product and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
         return call.spec.source(call.plan.geometry.layout, "cpu").text
 
@@ -108,7 +128,7 @@ class Inspectable:
         cc: Capability = None,
         **named: Any,
     ) -> str:
-        """The PTX of the CUDA kernel; needs no GPU where `cc` is given."""
+        """The PTX of the CUDA kernel. If a compute capability `cc` is given, no GPU is needed."""
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).ptx()
 
     def inspect_sass(
@@ -119,7 +139,7 @@ class Inspectable:
         cc: Capability = None,
         **named: Any,
     ) -> str:
-        """The machine code of the CUDA kernel, disassembled; needs no GPU where `cc` is given."""
+        """The disassembled machine code of the CUDA kernel. If a compute capability `cc` is given, no GPU is needed."""
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).sass()
 
 

@@ -109,14 +109,13 @@ class Derivative(DerivativeOf):
 def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
     """The derivative of a scalar function, as a function of the same arguments.
 
-    It may be called inside a scalar function, where it is compiled into the kernel and is itself differentiated, and
-    in plain Python.
+    It may be called in plain Python, and in a scalar function, whose kernel then contains it and differentiates it.
 
     Parameters
     ----------
     function : callable
         Anything that a kernel could call: a function, also one defined inside the kernel, a lambda, a function of
-        `math`, a `functools.partial`, a decorated function, another derivative. Variables that it captures are
+        `math`, a `functools.partial`, a decorated function, another derivative. Names that it captures are
         constants for this derivative.
     wrt : int or str
         The argument to differentiate in, by position or name; the first if not given.
@@ -124,9 +123,9 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     Returns
     -------
     Derivative
-        Its result has the structure of the function's: for a tuple the tuple of the derivatives. Those of integers and
-        bools are 0. An argument that is differentiated in must be a float; an integer that is known when
-        the kernel is compiled counts as a float here.
+        Its result has the structure of the function's result, with derivatives in place of numbers. The derivatives of
+        integers and bools are 0. The argument in `wrt` must be a float; an integer that is known when the kernel is
+        compiled counts as a float here.
 
     Examples
     --------
@@ -176,13 +175,12 @@ def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int |
     function : callable
         As in `derivative`.
     wrt : int, str, or sequence of them, optional
-        The arguments to differentiate in, by position or name; by default all arguments of the call, which must then
-        all be floats.
+        The arguments to differentiate in, by position or name; by default all of the call, which must all be floats.
 
     Returns
     -------
     Derivative
-        Its result is the tuple of the partial derivatives; where `wrt` is one position or name, that one alone.
+        Its result is the tuple of partial derivatives; if `wrt` is one position or name, that derivative alone.
 
     Examples
     --------

@@ -191,8 +191,7 @@ def partials_at(value: ir.Op) -> tuple[ir.Function, Sequence[ir.Expr], list[ir.E
 
 # --- presence -------------------------------------------------------------------------------------------------------
 
-# An assignment; the uncertain directions of each name that it reads; and those in all but the first iterations of its
-# loop, if it is in one.
+# An assignment; the uncertain directions of the names that it reads; and those in later iterations of its loop, if any.
 _Step = tuple[ir.Assign, _Sets, _Sets | None]
 # Operations through which a partial becomes infinite where the value need not be.
 _POLES = frozenset({"div", "log", "log2", "log10", "log1p", "pow", "lgamma", "tgamma", "digamma", "polygamma"})
@@ -221,8 +220,7 @@ class AbsentTerms(NamedTuple):
 def absent_terms(function: ir.Function, active: _Sets, uncertain: _Sets) -> AbsentTerms:
     """The terms of tangents that read a flag, and the tangents that are arbitrary where they are absent.
 
-    A value of one variable alone is absent where that variable is, so that only the end of a chain of operations reads
-    a flag.
+    A value of one variable alone is absent where that variable is: only the end of a chain of operations reads a flag.
     """
     terms = AbsentTerms(set(), set())
     if not any(uncertain.values()):

@@ -136,9 +136,8 @@ def hessian_of(function: ir.Function, wrt: Sequence[int], *, reverse: bool = Fal
 def contraction_of(pattern: Sequence[Sequence[float | None]]) -> ir.Function:
     """The contraction of cotangents with a stored Jacobian, as a function of its blocks and the cotangents.
 
-    For each output, and in that for each argument, `pattern` has a number where the block is that number everywhere,
-    and None where it is an array, and so a parameter. These come first, output by output, and then a cotangent for each
-    output.
+    For each output and argument, `pattern` has a number where the block is that number everywhere, and None where it is
+    an array, which is then a parameter. These come first, output by output, then a cotangent for each output.
     """
     count = len(pattern)
     stored = [(i, p) for i, row in enumerate(pattern) for p, block in enumerate(row) if block is None]

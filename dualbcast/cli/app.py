@@ -44,18 +44,19 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 def group() -> None:
     """Broadcast a scalar Python function and get its value and exact Jacobian from one kernel.
 
-    Each command says more with --help. Results are checked before they are timed; a wrong one ends with status 1.
+    The option --help of a command explains it. Results are checked before they are timed; after a wrong one the exit
+    status is 1.
     """
 
 
 group.add_command(sweep)
 
 
-@group.command(short_help="Show what a call of a function will run.")
+@group.command(short_help="Show the kernel that a call of a function will run.")
 @click.argument("function", metavar="MODULE:FUNCTION", type=function_name)
 @click.argument("dtypes", metavar="[DTYPE]...", nargs=-1)
-@click.option("--wrt", multiple=True, metavar="NAME", help="A parameter to differentiate in; all floats by default.")
-@click.option("--product", type=click.Choice(PRODUCTS), default="value_and_jacobian")
+@click.option("--wrt", multiple=True, metavar="NAME", help="A parameter to differentiate in; by default all floats.")
+@click.option("--product", type=click.Choice(PRODUCTS), default="value_and_jacobian", help="What the call computes.")
 @click.option("--cc", type=capability, metavar="X.Y", help="Compile for a GPU of this compute capability.")
 @click.option("--passes", is_flag=True, help="Also show the IR after each pass of the compiler.")
 def explain(
@@ -66,10 +67,9 @@ def explain(
     cc: tuple[int, int] | None,
     passes: bool,
 ) -> None:
-    """Show what a call of FUNCTION will run: operations, bytes, branches.
+    """Show the kernel that a call of FUNCTION will run: its operations, bytes and branches.
 
-    Each DTYPE stands for a contiguous array of it, and the last one for those of all further parameters. By default all
-    are float64.
+    Each DTYPE stands for a contiguous array. The last one also holds for all further parameters; by default float64.
     """
     broadcast = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
     given = list(dtypes or ("float64",))

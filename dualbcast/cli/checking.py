@@ -91,8 +91,7 @@ def check_product(device: Device, xs: Sequence[Any], value: Any, jacobian: Any) 
     N factors are held to 5 (N + 1) ulp; twice that in float64, the reference's own precision. float16 and bfloat16
     results are computed in float32 and rounded once: one ulp is added to the float32 bound in their units.
 
-    Returns the largest error and the largest that is allowed, in ulps of the result's dtype; raises CheckError if an
-    error exceeds it.
+    Returns the largest error and its bound, in ulps of the result's dtype; raises CheckError if the bound is exceeded.
     """
     tolerance = 5.0 * (len(xs) + 1)
     if value.dtype == np.float64:

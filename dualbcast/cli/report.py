@@ -1,6 +1,4 @@
-"""The course and the output of a measuring command: its steps with their progress, its table, and its JSON and CSV
-files.
-"""
+"""The course and the output of a measuring command: its steps with their progress, its table, and its files."""
 
 from __future__ import annotations
 
@@ -259,8 +257,7 @@ class Experiment:
     def running(self, steps: int) -> Iterator[None]:
         """Run the steps of the command; at the end the table is shown, and the files and the picture are written.
 
-        Rows are added `steps` times. A command that ends with an error shows the rows that were finished and the step
-        that was not.
+        Rows are added `steps` times. After an error the rows that were finished are shown, and the step that was not.
         """
         self._progress.add_task(self._step, total=steps)
         try:

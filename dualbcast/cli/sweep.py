@@ -118,17 +118,17 @@ def _key(cc: tuple[int, int]) -> str:
     return f"sm_{cc[0]}{cc[1]}"
 
 
-@click.command(short_help="Time value and Jacobian over the number of arguments.")
+@click.command(short_help="Time value and Jacobian by the number of arguments.")
 @click.option(
     "--arity",
     "arities",
     type=numbers,
     metavar="A:B",
     default=DEFAULT_ARITIES,
-    help="Numbers of arguments: A:B, one, or a list.",
+    help="The numbers of arguments: a range A:B, one number, or a list of these.",
 )
 @click.option("--n", type=click.IntRange(1), default=1024, help="The arrays are n by n.")
-@click.option("--dtype", type=click.Choice(list(_DTYPES)), default="float32", help="Of the arrays.")
+@click.option("--dtype", type=click.Choice(list(_DTYPES)), default="float32", help="The dtype of the arrays.")
 @click.option(
     "--function",
     "user_function",
@@ -142,29 +142,29 @@ def _key(cc: tuple[int, int]) -> str:
     type=capability,
     metavar="X.Y",
     multiple=True,
-    help="Also compile for this compute capability (no GPU needed): registers, spills, occupancy. Repeatable.",
+    help="Also compile for this compute capability, for registers, spills and occupancy. Needs no GPU. Repeatable.",
 )
 @measuring_options
 def sweep(**given: Any) -> None:
-    """Time a function's value and Jacobian for one number of arguments after another.
+    """Time the value and the Jacobian of a function of N arguments, for several N.
 
     The function is ∏ tanh(g(x)), with g(x) = x if x > ½ else -x, over random x between -2 and 2, unless --function
-    names another. One kernel computes the value and all partials. They are checked (the product against a float64
-    reference over all elements, another function against central differences on a few), then timed with their output
-    arrays reused. Exit status 1 means that a result was wrong.
+    names another. One kernel computes the value and all partials. All elements of the product are checked against a
+    float64 reference; another function is checked against central differences at a few elements. Then calls are timed,
+    which reuse their output arrays. Exit status 1 means that a result was wrong.
 
     \b
     Columns:
-      time       median over the samples; ns per element is that over n²
-      moved      each array read once and each written once
+      time       median of the samples; ns per element is the time over n²
+      moved      bytes, if each array is read or written once
       of copy    bytes moved per second, as a share of a large copy in this
                  run with as many threads
-      + - * /    arithmetic operations an element
-      transcend. calls of transcendental functions an element
-      error      the largest: in ulps of the value, or for a partial of the
-                 product of the other factors; relative with --function
-      regs …     for --cc, and for a GPU that it runs on: registers a thread,
-                 bytes spilled to memory, theoretical occupancy
+      + - * /    arithmetic operations for each element
+      transcend. calls of transcendental functions for each element
+      error      the largest, in ulps of the value; for a partial in ulps of
+                 the product of the other factors; relative with --function
+      regs …     registers of a thread, bytes spilled to memory, theoretical
+                 occupancy: for each --cc, and for the GPU of the run
     """
     run_sweep(Sweep, **given)
 

@@ -1,5 +1,4 @@
-"""A kernel as text: from IR in readable form to a Python module with the element function, its helpers and the loops
-around it.
+"""A kernel as text: from readable IR to a Python module of the element function, its helpers and the loops around it.
 
 The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right.
 Its innermost loop goes through one row, so that a compiler can vectorise it.

@@ -1,5 +1,4 @@
-"""The values of LLVM code that is being written: numbers and vectors of numbers, with Python's operators, and vectors
-in memory.
+"""The values of LLVM code that is being written: numbers and vectors, with Python's operators, and vectors in memory.
 
 A Python number among the operands is a constant of the other operand's type, in all lanes of a vector.
 """

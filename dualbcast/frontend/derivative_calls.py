@@ -43,8 +43,7 @@ class DerivativeOf:
 
 # Takes (function, names, has_value), and differentiates a function in IR in all its parameters, with fresh names from
 # `names`. The outputs of the result are those of the function, if `has_value`, and then the partials by parameter. The
-# guards are those of the rules that were used. Differentiation is above the front end, because it lowers the partials
-# of rules.
+# guards are those of the rules that were used. Differentiation is above the front end, since it lowers partials.
 WithPartials = Callable[[Function, Names, bool], tuple[Function, Sequence[Capture]]]
 _with_partials: WithPartials
 

@@ -296,10 +296,9 @@ def open_block(block: list[Stmt]) -> Block:
 
 # --- the dispatch table ----------------------------------------------------------------------------------------------
 
-# The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes
-# (env, node, rest), where `rest` has the statements after it in its block. It gives None if those are to be lowered
-# next. Otherwise `rest` is lowered already or never reached, and the result says whether the end of the block is
-# reached.
+# The lowering of an expression takes (env, node) and gives its value. The lowering of a statement takes (env, node,
+# rest), where `rest` has the statements after it in its block. It gives None if those are to be lowered next. Otherwise
+# `rest` is lowered already or never reached, and the result says if the block's end is reached.
 LOWERINGS: dict[type[ast.AST], Callable[..., Any]] = {}
 # How a value is called, by its class: takes (env, callee, arguments, node) and gives the result.
 CALLS: dict[type, Callable[..., Value]] = {}

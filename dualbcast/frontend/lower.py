@@ -62,8 +62,7 @@ def lower(
 
     `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
     an array's elements, a number, or a Python object that is known. `array_kind` gives the kind of the elements of a
-    captured array, or None for an object that is no array. What cannot be compiled is a `CompileError` at the user's
-    line.
+    captured array, or None for an object that is no array. Errors are `CompileError`s at the user's line.
     """
     lowered = _lower_function(function, arguments, array_kind, whole=True)
     return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))

@@ -217,7 +217,7 @@ def _side(env: Environment, value: Callable[[], Value]) -> bool:
 def _chosen(env: Environment, node: ast.AST) -> Value:
     value = env.frame.bindings.pop(Key.CHOICE)
     if isinstance(value, Unassigned):
-        instead = "two numbers, or tuples of one length; of functions, a choice of their results"
+        instead = "two numbers, or tuples of one length; for functions, a choice between their results"
         env.fail(node, value.reason, instead)
     return value
 

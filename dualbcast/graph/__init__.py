@@ -1,4 +1,4 @@
-"""A small reverse-mode graph around the kernels: forward mode inside a kernel, reverse mode around it.
+"""Reverse-mode differentiation of functions of whole arrays, around the kernels of BroadcastFunctions.
 
 Comes in: functions of arrays, written with NumPy's functions, BroadcastFunctions and the operations below.
 Goes out: their gradients; element-wise regions become one kernel.
@@ -7,12 +7,12 @@ Each file imports only files of lines further up in this list:
 
     arrays                                  arrays, and containers of arrays
     tape                                    nodes, primitives, and the settings of a thread
-    frozen                                  user's arrays stay as they are
+    frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
     primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait, and become one function
-    checkpoint_policy                       its Jacobian is kept, or not
-    fused_region                            one kernel, with its node and pullback
+    checkpoint_policy                       whether such a function's Jacobian is kept
+    fused_region                            one kernel for such a function, with its node and pullback
     elementwise                             operators, ufuncs, casts, BroadcastFunctions
     shapes                                  reshape, broadcast, sum, transpose, join, split
     reductions                              mean, max, prod, softmax

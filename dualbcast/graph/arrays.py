@@ -1,7 +1,6 @@
 """The arrays that Variables hold, and nested containers of them, such as the parameters of a model.
 
-Comes in: a dict, list, tuple, named tuple or dataclass. Goes out: its leaves, or a container of the same make with
-other leaves.
+Comes in: a dict, list, tuple, named tuple or dataclass. Goes out: its leaves, or a like container with other leaves.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # The identity of a Variable: the node that it is an output of and its position there, or the Variable itself.
 _Key = tuple[int, int]
 # By the identity of an array, the nodes that took parts of it, with the cotangents of the parts; or the first node with
-# the sum of them. If each had an array of the size of the whole, a loop over parts would take time in the square of
-# their number.
+# the sum of them. If each had an array of the whole's size, a loop over parts would take quadratic time.
 _Parts: TypeAlias = dict[_Key, list[tuple[Node, Variable]]]
 
 
@@ -184,7 +183,7 @@ def name_of(function: Any) -> str:
 
 
 def checkpoint(function: Function) -> Function:
-    """The same function, whose intermediate values are not kept: the backward pass calls it again.
+    """The same function without its intermediate values: the backward pass calls it again to compute them.
 
     This saves memory, and takes the time of one more evaluation. The function must compute the same again from the same
     arguments. Variables that it captures are differentiated in, too. Arrays that it captures are read-only until the
@@ -242,8 +241,7 @@ def _constant(leaf: Any, frozen: set[Frozen | None]) -> Any:
 
 
 def _observer(captured: dict[_Key, Variable], frozen: set[Frozen | None]) -> Callable[[Sequence[Any]], None]:
-    """A function that notes the tracked Variables and the user's arrays among the inputs of operations, if they are
-    older than itself."""
+    """A function that notes older tracked Variables and older arrays of the user among the inputs of operations."""
     since, before = next_serial(), STATE.observer
 
     def note(inputs: Sequence[Any]) -> None:

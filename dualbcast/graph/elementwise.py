@@ -34,8 +34,7 @@ class ScalarOperation(NamedTuple):
     ends: bool
 
 
-# Ufuncs whose derivative is zero wherever it exists. Kernels contain them, so that the operations around them need not
-# be computed apart.
+# Ufuncs whose derivative is zero wherever it exists. Kernels contain them, so the operations around them stay together.
 _STEPS_IN_KERNELS = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isfinite", "isinf", "isnan", "ceil", "floor", "rint", "sign", "trunc"),
@@ -111,9 +110,8 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
 def where(condition: Any, x: Any, y: Any) -> Variable:
     """`x` where the condition holds, else `y`: `numpy.where`.
 
-    Both sides are computed in each element, and the cotangent of the side that is not chosen is zero. Where the
-    derivative of that side is not finite, the product with zero is NaN. The `if` of a BroadcastFunction computes one
-    side only.
+    Both sides are computed for each element, and the side that is not chosen gets a cotangent of zero. If its
+    derivative is not finite, their product is NaN. The `if` of a BroadcastFunction computes one side only.
 
     Examples
     --------
@@ -127,7 +125,7 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
 
 @method
 def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
-    """`x` moved into [min, max]; either may be None."""
+    """`x` limited to [min, max]; either may be None."""
     x = constant(x)
     if min is not None:
         x = apply("maximum", x, min)
@@ -136,7 +134,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
 
 @method
 def astype(x: Any, dtype: Any) -> Variable:
-    """`x` in another dtype; in an integer dtype it has no derivative, as `int()` has none."""
+    """`x` converted to another dtype. A conversion to integers ends differentiation, as `int()` does."""
     x, dtype = constant(x), np.dtype(dtype)
     return x if x.dtype == dtype else run(_ASTYPE, (x,), dtype=dtype)
 

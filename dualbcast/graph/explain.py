@@ -33,16 +33,16 @@ class Row:
     phase : str
         "forward" or "backward".
     name : str
-        The operations in it.
+        The names of its operations.
     is_kernel : bool
         Whether it is a kernel of this package.
     shape : tuple of int
-        The shape that its arguments broadcast to, or that of its result.
+        The shape to which the arguments of a kernel broadcast, or that of the result of another operation.
     operations : float
-        The operations of a kernel for an element, in units of an addition; a loop whose length depends on data counts
-        as 8 iterations.
+        The work of a kernel for an element, in units of an addition; a loop whose length depends on data counts as 8
+        iterations.
     bytes_read, bytes_written : int
-        The bytes moved if every argument is read once.
+        The bytes that are moved if every argument is read once.
     note : str
         Whether it has run, and whether it keeps its Jacobian and why.
     """
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The kernels and operations of a graph, in their order. Print it.
+    """The kernels and operations of a graph, in the order in which they run. `print` shows a table.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Explanation:
     rows: tuple[Row, ...]
 
     def kernels(self, phase: str = "") -> list[Row]:
-        """The kernels of this package, of one phase or of both."""
+        """The rows that are kernels of this package, of one phase or, by default, of both."""
         return [row for row in self.rows if row.is_kernel and row.phase.startswith(phase)]
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
-    """Elements along an axis, with other indices at each position along the other axes: `numpy.take_along_axis`."""
+    """The elements along an axis at indices that may differ along the other axes: `numpy.take_along_axis`."""
     x, at = constant(x), constant(indices).array
     position = axis_of(axis, x.ndim, "take_along_axis")
     if at.ndim != x.ndim:
@@ -64,7 +64,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
 def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:
     """Zeros of a shape, with `values` added at `key`: the pullback of `x[key]`.
 
-    Values for the same place are added up in an order that does not vary from run to run.
+    Values for the same place are added up, in the same order on every run.
 
     Examples
     --------

@@ -32,7 +32,7 @@ MATMUL = Primitive("matmul", lambda a, b: a @ b, _pullback_of_matmul)
 
 @registered
 def matmul(a: Any, b: Any) -> Variable:
-    """The product of matrices in the last two axes, with the other axes broadcast; a vector is a row or a column.
+    """The product of the matrices in the last two axes; the other axes broadcast. A vector is a row or a column.
 
     Examples
     --------
@@ -61,13 +61,13 @@ def matmul(a: Any, b: Any) -> Variable:
 
 
 def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
-    """The sums of products along an axis of both."""
+    """The sums of the products of elements along an axis: `numpy.vecdot`."""
     return shapes.sum(apply("multiply", constant(a), b), axis=axis)
 
 
 @method
 def dot(a: Any, b: Any) -> Variable:
-    """`numpy.dot`: the product of matrices or vectors; of numbers and arrays, their product."""
+    """The product of matrices or vectors, or of a number and an array: `numpy.dot`."""
     a, b = constant(a), constant(b)
     if a.ndim == 0 or b.ndim == 0:
         return apply("multiply", a, b)
@@ -81,12 +81,12 @@ def inner(a: Any, b: Any) -> Variable:
 
 
 def outer(a: Any, b: Any) -> Variable:
-    """The products of all elements of the one with all of the other, both flattened."""
+    """The matrix of the products of each element of `a` with each element of `b`; both are flattened."""
     return apply("multiply", shapes.reshape(a, (-1, 1)), shapes.reshape(b, (1, -1)))
 
 
 def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[int] | int] = 2) -> Variable:
-    """The sums of products over pairs of axes: some at the end of `a` and the start of `b`, or those named."""
+    """Sums of products over pairs of axes: the last of `a` with the first of `b`, or named pairs: `numpy.tensordot`."""
     a, b = constant(a), constant(b)
     if isinstance(axes, int):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
@@ -102,7 +102,7 @@ def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[in
 
 
 def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
-    """The elements of two axes with equal indices, along a new last axis."""
+    """The elements with equal indices in two axes, along a new last axis: `numpy.diagonal`."""
     x = constant(x)
     first, second = shapes.axes_of((axis1, axis2), x.ndim, "diagonal")
     front = shapes.moveaxis(x, (first, second), (0, 1))

@@ -1,7 +1,6 @@
 """NumPy's functions on Variables.
 
-Comes in: a function or ufunc of NumPy or CuPy, with its arguments. Goes out: the result of the same function of the
-graph.
+Comes in: a function or ufunc of NumPy or CuPy, with its arguments. Goes out: the result of the graph's function.
 """
 
 from __future__ import annotations

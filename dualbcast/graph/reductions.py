@@ -71,7 +71,7 @@ def var(
 def std(
     x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False, ddof: float | None = None
 ) -> Variable:
-    """The standard deviation over axes, by default all; where it is zero, it has no derivative, and gives NaN."""
+    """The standard deviation over axes, by default all; see `var`. Where it is zero, its derivative is NaN."""
     return apply("sqrt", var(x, axis, correction, keepdims, ddof))
 
 
@@ -119,7 +119,7 @@ _MIN = unary("min", lambda array, **named: array.min(**named), _pullback_of_extr
 
 @method
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The greatest element along axes, by default all. Equal ones share the cotangent evenly.
+    """The greatest element along axes, by default all. Equal greatest elements share the cotangent evenly.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 
 @method
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
-    """The least element along axes, by default all. Equal ones share the cotangent evenly."""
+    """The least element along axes, by default all. Equal least elements share the cotangent evenly."""
     x = constant(x)
     return run(_MIN, (x,), axis=shapes.axes_of(axis, x.ndim, "min"), keepdims=keepdims)
 
@@ -143,7 +143,7 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The product over axes, by default all.
 
-    It is multiplied in pairs, so all its derivatives are right where factors are zero.
+    Factors are multiplied in pairs, so all derivatives are right where factors are zero.
 
     Examples
     --------
@@ -200,7 +200,7 @@ _LOGSUMEXP = unary("logsumexp", _logsumexp, _pullback_of_logsumexp, saves_output
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """log(sum(exp(x))) over axes, by default all, without overflow.
 
-    Elements of -inf count as nothing; where there are no others, the result is -inf with a derivative of zero.
+    Elements of -inf add nothing to the sum. If all elements are -inf, the result is -inf with a derivative of zero.
 
     Examples
     --------
@@ -234,7 +234,7 @@ _SOFTMAX = unary("softmax", _softmax, _pullback_of_softmax, saves_outputs=True)
 
 
 def softmax(x: Any, axis: Axis = -1) -> Variable:
-    """exp(x) / sum(exp(x)) along axes, without overflow; where all elements are -inf it is NaN.
+    """exp(x) / sum(exp(x)) along axes, without overflow. If all elements are -inf, it is NaN.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def softmax(x: Any, axis: Axis = -1) -> Variable:
 
 
 def log_softmax(x: Any, axis: Axis = -1) -> Variable:
-    """The logarithm of `softmax`, without the loss of small numbers."""
+    """The logarithm of `softmax`, also accurate where `softmax` underflows."""
     x = _floating(x)
     return apply("subtract", x, logsumexp(x, axis=axis, keepdims=True))
 

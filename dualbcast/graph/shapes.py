@@ -77,7 +77,7 @@ _BROADCAST = unary(
 
 @registered
 def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
-    """The elements of `x` in the same order in another shape; one length may be -1."""
+    """The same elements in the same order in another shape; one length may be -1."""
     x, lengths = constant(x), as_shape(shape)
     return x if lengths == x.shape else run(_RESHAPE, (x,), shape=lengths)
 
@@ -124,7 +124,7 @@ _SUM = unary("sum", _sum, _pullback_of_sum)
 
 @method
 def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Variable:
-    """The sum over axes, by default all.
+    """The sum over axes, by default over all.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
 
 
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Variable:
-    """`x` with some axes at other positions, and the rest in their order."""
+    """`x` with some axes at other positions; the other axes keep their order."""
     return _rearranged(np.moveaxis, x, (source, destination), (destination, source))
 
 
@@ -212,7 +212,7 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
 
 
 def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
-    """`x` with its elements moved along an axis; elements that leave at one end come in at the other."""
+    """`x` with its elements moved along an axis; elements that leave at one end enter at the other."""
     return _rearranged(np.roll, x, (shift, axis), (-shift, axis))
 
 
@@ -250,7 +250,7 @@ def repeat(x: Any, repeats: int, axis: int | None = None) -> Variable:
 
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Variable:
-    """`x` laid out again and again along its axes."""
+    """`x` as a whole repeated along its axes: `numpy.tile`."""
     x = constant(x)
     times = as_shape(repetitions)
     ndim = max(len(times), x.ndim)
@@ -273,7 +273,7 @@ _CONCAT = Primitive(
 
 
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
-    """Arrays one after the other along an axis; with `axis=None` after they are flattened."""
+    """Arrays joined along an axis; with `axis=None` they are flattened first."""
     inputs = [constant(each) for each in arrays]
     if not inputs:
         raise ArgumentError("concat needs one array at least")
@@ -283,7 +283,7 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Variable:
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Variable:
-    """Arrays of one shape side by side along a new axis."""
+    """Arrays of one shape joined along a new axis."""
     inputs = [constant(each) for each in arrays]
     if any(each.shape != inputs[0].shape for each in inputs):
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(each.shape) for each in inputs)}")
@@ -291,7 +291,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Variable:
 
 
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Variable, ...]:
-    """The parts of `x` along an axis: a number of equal ones, or cut before these positions: `numpy.split`."""
+    """The parts of `x` along an axis: so many equal parts, or the parts between these positions: `numpy.split`."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "split")
     length, cuts = x.shape[at], indices_or_sections
@@ -304,7 +304,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tu
 
 @registered
 def unstack(x: Any, axis: int = 0) -> tuple[Variable, ...]:
-    """The parts of `x` along an axis, without that axis."""
+    """The elements of `x` along an axis, each an array without that axis."""
     x = constant(x)
     at = axis_of(axis, x.ndim, "unstack")
     return tuple(x[(slice(None),) * at + (index,)] for index in range(x.shape[at]))

@@ -61,8 +61,7 @@ class Node:
         # Serials count upwards, so a node that is older than a Variable cannot depend on it.
         self.serial = next_serial()
         self.types = tuple([(output.shape, output.dtype) for output in outputs])
-        # The outputs refer to the node. A reference to them would make a cycle, which would keep their arrays until the
-        # next collection.
+        # The outputs refer to the node. A reference back would make a cycle, and keep their arrays for longer.
         self.saved = tuple([output.array for output in outputs]) if primitive.saves_outputs else ()
 
     def __repr__(self) -> str:
@@ -97,7 +96,7 @@ def observe(inputs: Sequence[Any]) -> None:
 
 
 class setting(ContextDecorator):  # noqa: N801
-    """A context manager and decorator: attributes of `STATE` have these values for a while. It may be entered again."""
+    """A context manager and decorator that gives attributes of `STATE` these values. It may be entered again."""
 
     __slots__ = ("_before", "_values")
 
@@ -118,10 +117,9 @@ class setting(ContextDecorator):  # noqa: N801
 
 
 def no_grad() -> setting:
-    """Record nothing for a while: `with no_grad(): …`, or as a decorator `@no_grad()`.
+    """A context manager, or a decorator `@no_grad()`, that records no operations.
 
-    Everything computed meanwhile is a constant for derivatives taken later. Transformations applied inside work as
-    ever.
+    Results computed inside are constants for later derivatives. Transformations that are called inside still work.
 
     Examples
     --------
@@ -136,10 +134,10 @@ def no_grad() -> setting:
 
 
 def fusion(on: bool) -> setting:
-    """Say, for a while and on this thread, whether element-wise operations wait for one another to become one kernel.
+    """A context manager that sets whether element-wise operations of this thread wait to become one kernel together.
 
-    Without fusion each operation is computed where it is written, by a kernel of its own. The results are the same but
-    for roundings (a kernel computes float16 in float32 and rounds when it stores).
+    Without fusion each operation is computed where it is written, by a kernel of its own. Results differ by roundings
+    only (a kernel computes float16 in float32, and rounds when it stores).
 
     Examples
     --------
@@ -155,15 +153,14 @@ def fusion(on: bool) -> setting:
 
 
 def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
-    """Say, for a while and on this thread, whether recorded kernels keep their Jacobians.
+    """A context manager that sets whether recorded kernels of this thread keep their Jacobians.
 
     Parameters
     ----------
     mode : {"auto", "cache", "recompute"}
         "cache": the forward pass computes values and derivatives in one launch and keeps both; the backward pass
         multiplies. "recompute": the forward pass computes the values alone; the backward pass computes the derivatives
-        and contracts them in registers. "auto" takes the way that is expected to be faster. The results are the same
-        but for roundings.
+        and contracts them in registers. "auto" chooses the one that should be faster. Results differ by roundings only.
 
     Examples
     --------
@@ -187,13 +184,13 @@ class Launch:
     Attributes
     ----------
     label : str
-        The functions in it.
+        The names of its functions.
     product : str
-        "value", or "value_and_jacobian" where the Jacobian is kept.
+        "value", or "value_and_jacobian" if the Jacobian is kept.
     shape : tuple of int
-        The shape that its arguments broadcast to.
+        The shape to which its arguments broadcast.
     reads, writes : int
-        How many arrays it takes and gives.
+        The number of arrays that it reads and writes.
     """
 
     label: str
@@ -205,7 +202,7 @@ class Launch:
 
 @contextmanager
 def launches() -> Iterator[list[Launch]]:
-    """A context manager that lists the element-wise kernels which the graph launches on this thread inside it.
+    """A context manager that lists the element-wise kernels that the graph launches on this thread.
 
     Examples
     --------

@@ -31,11 +31,11 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     Parameters
     ----------
     of : callable or Variable
-        A function that returns one number (a Variable of no dimensions); or such a number, for its gradient in
-        Variables from which it was computed.
+        A function that returns one number (a Variable of no dimensions); or such a number, computed from Variables.
     wrt : int, str, or sequence of them; or Variable, or container of them
-        Of a function the arguments to differentiate in, by position or name: arrays of a float dtype, Python floats,
-        Variables, or nested containers of these (dicts, lists, tuples, dataclasses). Of a Variable, the Variables.
+        For a function, the positions or names of the arguments to differentiate in: arrays of a float dtype, Python
+        floats, Variables, or nested containers of these (dicts, lists, tuples, dataclasses). For a number, the
+        Variables to differentiate in.
     has_aux : bool
         Whether the function returns a pair of the number and an auxiliary value, which is handed on.
     record : bool
@@ -92,8 +92,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     Returns
     -------
     callable
-        It returns the pair of the value and the gradient. With `has_aux` the value is the pair that the function
-        returns.
+        It returns the pair of value and gradient. With `has_aux` the value is the pair that the function returns.
 
     Examples
     --------
@@ -180,7 +179,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     primals : sequence
         All its arguments, which may be the same as for `grad`.
     tangents : sequence
-        For each argument a tangent, in a container like it; or None where it is zero.
+        A tangent for each argument, in a container like the argument; or None for zero.
 
     Returns
     -------

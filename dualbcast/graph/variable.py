@@ -49,11 +49,13 @@ def _is_operand(value: Any) -> bool:
 
 
 def _of_array(name: str) -> Callable[..., Any]:
-    """A method of the array as one of the Variable. Its result carries no derivative."""
+    """A method of the array as one of the Variable."""
 
     def of_array(self: Variable, axis: Axis = None, keepdims: bool = False) -> Any:
         return getattr(self.array, name)(axis=axis, keepdims=keepdims)
 
+    of_array.__name__ = name
+    of_array.__doc__ = f"`numpy.{name}` of the value along axes, by default all: a plain array without a derivative."
     return of_array
 
 
@@ -61,14 +63,14 @@ class Variable:
     """An array with respect to which derivatives can be taken.
 
     Operations on Variables give Variables, which remember the operation, so that `grad` can go back through them. A
-    Variable has NumPy's operators and methods, and NumPy's functions work on it. It does not change: `v += w` gives the
-    name another Variable, and `v[0] = 1` is an error.
+    Variable has NumPy's operators and methods, and NumPy's functions work on it. It does not change: `v += w` binds the
+    name to another Variable, and `v[0] = 1` is an error.
 
     Parameters
     ----------
     value : array, number, or nested lists of numbers
         An array is a NumPy or CuPy array. The Variable keeps the value that the array has now: NumPy arrays of up to
-        8 KiB and all CuPy arrays are copied; larger ones are read-only while the Variable, or a result that was
+        8 KiB and all CuPy arrays are copied. Larger NumPy arrays are read-only while the Variable, or a result that was
         computed from it, may need them.
     tracked : bool
         Whether derivatives may be asked for. Integer and bool arrays never carry any.
@@ -76,7 +78,7 @@ class Variable:
     Attributes
     ----------
     value : array
-        It is read-only; of a CuPy array it is a copy.
+        A read-only array, or a copy of a CuPy array.
     shape, dtype, ndim, size
         Those of the value.
     namespace : module
@@ -172,10 +174,12 @@ class Variable:
 
     @property
     def T(self) -> Variable:  # noqa: N802
+        """The Variable with its axes in reverse order."""
         return OPERATIONS["transpose"](self)
 
     @property
     def mT(self) -> Variable:  # noqa: N802
+        """The Variable with its last two axes exchanged: the transposes of its matrices."""
         return OPERATIONS["matrix_transpose"](self)
 
     def __repr__(self) -> str:
@@ -320,13 +324,16 @@ class Variable:
     any, all = _of_array("any"), _of_array("all")
 
     def reshape(self, *shape: Any) -> Variable:
+        """The same elements in another shape, given as one tuple or as lengths; one length may be -1."""
         return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Variable:
+        """The Variable with its axes in another order, given as one tuple or as numbers; by default in reverse."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return OPERATIONS["transpose"](self, order or None)
 
     def ravel(self) -> Variable:
+        """All elements along one axis, in the order of rows. `flatten` does the same."""
         return OPERATIONS["reshape"](self, (-1,))
 
     flatten = ravel

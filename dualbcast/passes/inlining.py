@@ -1,6 +1,4 @@
-"""Custom derivatives are dropped after all differentiation, and calls of helper functions that have loops become their
-bodies.
-"""
+"""After all differentiation, custom derivatives are dropped, and calls of helpers with loops become their bodies."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ class Element:
         From the same parameters: the "partial" of every output in one parameter, or "select", the outputs at `wrt`.
         From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or "pushforward",
         the outputs and then their tangents. From the parameters and then the cotangents of the float outputs: the
-        "pullback", which gives the cotangents of the parameters at `wrt`, or "value_and_pullback", the outputs and then
-        those.
+        "pullback", the cotangents of the parameters at `wrt`, or "value_and_pullback", the outputs and then those.
         """
         element = self._derived.get((derivation, wrt))
         if element is None:

@@ -32,7 +32,7 @@ _INSTRUCTIONS = frozenset({"ceil", "copysign", "fabs", "floor", "rint", "sqrt", 
 
 
 class Explanation(NamedTuple):
-    """The kernel that a call runs, in figures. Print it.
+    """Figures of the kernel that a call runs: `print` shows them as a table.
 
     Attributes
     ----------
@@ -45,14 +45,14 @@ class Explanation(NamedTuple):
     outputs : tuple of str
         The names of the outputs that the kernel stores.
     operations : dict
-        For each operation how often it stands in the kernel's text: both sides of branches, one iteration of loops.
+        How often each operation stands in the kernel's text, with both sides of a branch and one iteration of a loop.
     bytes_read, bytes_written : int
-        Each element of an argument counts once. An argument that the kernel never reads counts nothing.
+        Each element of an array counts once. An argument that the kernel never reads does not count.
     layout : str
-        The coalesced dimensions that each argument spans: 1 contiguous, s strided, 0 broadcast. An input that is
-        packed has another order in memory, or repeats along short rows, and is read piece by piece.
+        How each array spans the coalesced dimensions: 1 contiguous, s strided, 0 broadcast. A packed input has another
+        order in memory, or repeats along short rows; it is copied piece by piece before it is read.
     branches : tuple of str
-        The outcome of each `if` and each loop in vectors on the CPU, with its line: a branch or a select, and why.
+        For each `if` and each loop in vectors on the CPU, its line, and whether it is a branch or a select, and why.
     cuda : CudaKernel or None
         The compiled CUDA kernel, where a compute capability was given: `registers`, `spill_loads`, `spill_stores`,
         `stack`, `shared` and `occupancy()` say how much of a GPU a launch takes.
@@ -78,18 +78,18 @@ class Explanation(NamedTuple):
 
     @property
     def arithmetic(self) -> int:
-        """Additions, subtractions, multiplications and divisions."""
+        """The number of additions, subtractions, multiplications and divisions."""
         each = dict.fromkeys(ARITHMETIC - {"neg"}, 1) | dict.fromkeys(FUSED, 2)
         return sum(count * each.get(name, 0) for name, count in self.operations.items())
 
     @property
     def calls(self) -> int:
-        """Functions of the rule table that are more than an instruction."""
+        """The number of functions of the rule table that take more than one instruction, such as `tanh`."""
         return sum(count for name, count in self.operations.items() if name in RULES.keys() - _INSTRUCTIONS)
 
     @property
     def bytes(self) -> int:
-        """Read and written."""
+        """The bytes that are read and written."""
         return self.bytes_read + self.bytes_written
 
     def __str__(self) -> str:

@@ -106,7 +106,7 @@ class Index:
 
     @property
     def wrt(self) -> tuple[str, ...]:
-        """The arguments that were differentiated in."""
+        """The names of the arguments in which the derivatives are taken."""
         return self._results.wrt
 
     @property
@@ -121,15 +121,16 @@ class Index:
 
     @property
     def outputs(self) -> int:
-        """How many outputs the function has."""
+        """The number of outputs of the function."""
         return self.structure.count
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the outputs by fields and positions, one for each; "" where the function returns a number."""
+        """For each output its fields and positions, joined by dots; "" if the function returns a number."""
         return self.structure.labels()
 
     def __getitem__(self, key: Any) -> Any:
+        """The block of an output; or, if the key has no output, the structure of the blocks of all outputs."""
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
         if len(keys) not in (order, order + 1):
             raise ArgumentError(f"{a_or_an(type(self).__name__)} is indexed by {self._keys}, not {key!r}")
@@ -162,7 +163,7 @@ class Index:
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
 
-        For n arguments in `wrt` it has the shape (*shape, n) of a Jacobian, or (*shape, n, n) of a Hessian.
+        With n arguments in `wrt`, its shape is (*shape, n) for a Jacobian and (*shape, n, n) for a Hessian.
         """
         which, axes = self._output(output), [len(self.wrt)] * self._order
         blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]
@@ -220,11 +221,11 @@ class Jacobian(Index):
     """∂output/∂argument of an element-wise function, element by element.
 
     Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
-    for output i and argument x is an array of the output's shape. Index by argument name or position, with the output
-    first where there are several: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is its position among all
-    outputs, or a label: the names of fields and the positions that lead to it, joined by dots, as in
-    `J["price", "spot"]` and `J["greeks.delta", "spot"]`. Without an output, a function that returns a tuple, or any
-    other structure, gives that structure of blocks.
+    for output i and argument x is an array of the output's shape. An index is the name or position of an argument, or
+    an output and an argument: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is given by its position among all
+    outputs, or by its label: the fields and positions that lead to it, joined by dots, as in `J["price", "spot"]` and
+    `J["greeks.delta", "spot"]`. If the function returns a tuple or another structure, an index without an output gives
+    that structure of blocks.
 
     Notes
     -----
@@ -245,7 +246,12 @@ class Jacobian(Index):
     array([30., 60.])
     >>> J.pushforward(np.array([1.0, 1.0]), np.array([0.0, 0.0]))
     array([30., 60.])
-    >>> np.asarray(J)
+    >>> J.pullback(np.array([1.0, 1.0]))
+    (array([30., 60.]), array([3., 6.]))
+    >>> J.dense(0, "x")
+    array([[30.,  0.],
+           [ 0., 60.]])
+    >>> J.stacked()  # the same as np.asarray(J), since the function returns a number
     array([[30.,  3.],
            [60.,  6.]])
     """
@@ -292,12 +298,12 @@ class Jacobian(Index):
         Parameters
         ----------
         *cotangents : array
-            One for each output, of shape `shape`; or one object such as the function returns, with them in it.
+            One for each output, of shape `shape`; or one object with the structure that the function returns.
 
         Returns
         -------
         tuple of array
-            One for each argument in `wrt`, of that argument's shape: summed where it was broadcast.
+            One for each argument in `wrt`, of that argument's shape: summed along the axes where it was broadcast.
         """
         if len(cotangents) == 1 and self.structure.holds(cotangents[0]):
             cotangents = self.structure.flatten(cotangents[0], "the cotangent")
@@ -314,7 +320,7 @@ class Jacobian(Index):
         return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
-        """The block as a matrix of shape (elements of the output, elements of the argument). For small arrays."""
+        """The block as a matrix of shape (elements of the output, elements of the argument), for small arrays."""
         block, shape = self[output, argument], self._results.shapes[self._argument(argument)]
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()
@@ -350,9 +356,9 @@ def _sum_to(array: Any, shape: Shape) -> Any:
 class Hessian(Index):
     """∂²output/∂argument∂argument of an element-wise function, element by element.
 
-    Index by two arguments, by name or position, with the output first where there are several: `H["x", "y"]`,
-    `H[0, 1]`, `H[i, "x", "y"]`. Blocks are arrays of the output's shape, and `H["x", "y"]` is `H["y", "x"]`. Without an
-    output, a function that returns a tuple, or any other structure, gives that structure of blocks.
+    An index is two arguments by name or position, or an output and two arguments: `H["x", "y"]`, `H[0, 1]`,
+    `H[i, "x", "y"]`. Blocks are arrays of the output's shape, and `H["x", "y"]` is `H["y", "x"]`. If the function
+    returns a tuple or another structure, an index without an output gives that structure of blocks.
 
     Notes
     -----

@@ -1,5 +1,4 @@
-"""The rule table's rows: every function that kernels know, with its partial derivatives, and the powers that products
-or roots compute.
+"""The rule table's rows: all functions that kernels know, with their partials, and powers by products or roots.
 
 The partials are functions of the arguments and then of the result `y`, in the scalar language. They are undefined
 outside the function's domain, where its value is NaN. The derivatives of their texts must not lose digits; partials for

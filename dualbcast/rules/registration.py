@@ -47,26 +47,26 @@ def rule(
 ) -> Rule:
     """Add a differentiable function to the rule table; kernels that call it then use these partial derivatives.
 
-    A call of `function` or of any of `spellings` means this rule. Registered again under the same name (as when a
-    notebook cell is run again), it replaces the earlier rule, and kernels that used that are compiled anew.
+    A call of `function` or of any of `spellings` means this rule. A rule that is registered again under its name (as
+    when a notebook cell is run again) replaces the earlier one, and kernels that used that one are compiled anew.
 
     Parameters
     ----------
     name : str
-        Its name in kernels.
+        The name of the function in the text of kernels.
     partials : function
-        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
-        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
+        A function of the arguments and then the result `y`, in the scalar language. It returns a tuple with a partial
+        derivative for each argument. A literal 0 says that the function does not depend on the argument at all.
     *spellings : str or callable
-        Other Python callables that mean this function, such as a ufunc of a C library: each by its dotted name
-        (``"scipy.special.i0"``; the module is not imported for it) or itself.
+        Other Python callables that compute this function, such as a ufunc of a C library. Each is given itself, or by
+        its dotted name; for ``"scipy.special.i0"`` the module is not imported.
     function : function
-        How to compute it, in the scalar language. Its arguments are floats, but for those in `integer`.
+        The function itself, in the scalar language. Its arguments are floats, except those in `integer`.
     domain : tuple of (float, float), optional
         For each argument the closed interval in which `testing.check_partials` takes points; [-20, 20] if not given.
     kinks : tuple of (point, partials), optional
         Points where the derivative is a convention, with the partials chosen there, for readers and tests. Kernels
-        compute `partials` there, too.
+        compute `partials` at these points, too.
     integer : tuple of int, optional
         Positions of the arguments that are integers; they carry no derivative.
 
@@ -170,9 +170,9 @@ def custom_partials(
     Parameters
     ----------
     partials : function
-        From the arguments and then the result `y` to the tuple of partial derivatives, one for each argument, in the
-        scalar language. A literal 0 says that the function never depends on that argument; nothing is computed for it.
-        Its result for an argument that is an integer is not used.
+        A function of the arguments and then the result `y`, in the scalar language. It returns a tuple with a partial
+        derivative for each argument. A literal 0 says that the function does not depend on the argument at all.
+        The partial derivative in an integer argument is not used.
     domain : tuple of (float, float), optional
         For each argument the closed interval in which `check_partials` takes points; [-20, 20] if not given.
 
@@ -206,8 +206,8 @@ def custom_partials(
 def not_differentiable(function: Scalar) -> Scalar:
     """Mark a scalar function as not differentiable: a Jacobian that needs its derivative is an error.
 
-    Without the mark a function of comparisons and rounding has a derivative of zero. The value, and derivatives that
-    do not pass through it, compile as ever; `stop_derivative` asks for the zero.
+    Without the mark a function of comparisons and rounding has a derivative of zero. With it, the value still compiles,
+    and so do derivatives that do not pass through the function; `stop_derivative` asks for the zero.
 
     Examples
     --------
@@ -356,7 +356,7 @@ def _require_spelling(spelling: str) -> None:
 def stop_derivative(x: Any) -> Any:
     """The value of `x` with a derivative of zero.
 
-    Works on plain numbers too. Integers pass through as they are.
+    It also works on plain numbers. Integers are returned as they are.
 
     Examples
     --------

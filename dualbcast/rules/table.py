@@ -40,9 +40,9 @@ class Named:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rule(Named):
-    """One differentiable function, with the parts that `registration.rule` explains.
+    """One differentiable function, with the parts that `dualbcast.rule` explains.
 
-    `function` is None where every target has it natively. `spellings` has dotted names only.
+    `function` is None if every target has the function natively. `spellings` has dotted names only.
     """
 
     partials: Callable[..., Any]
@@ -54,7 +54,7 @@ class Rule(Named):
 
     @property
     def arity(self) -> int:
-        """How many arguments the function takes."""
+        """The number of arguments of the function."""
         return len(self.domain)
 
 
@@ -82,8 +82,7 @@ ALIASES: dict[str, Callable[..., Any]] = {}
 BY_SPELLING: dict[str, Any] = {}
 
 # Each callable has a dictionary for its meaning, which kernels guard as they guard captured names. A Python function is
-# not kept alive by it. Another callable may be neither hashable nor weakly referable; it has a dictionary only if it
-# has a meaning.
+# not kept alive by it. Another callable, which may be unhashable, has a dictionary only if it has a meaning.
 _FUNCTIONS: WeakKeyDictionary[FunctionType, dict[str, Any]] = WeakKeyDictionary()
 _OBJECTS: dict[int, tuple[Any, dict[str, Any]]] = {}
 

@@ -70,8 +70,7 @@ class Lease:
 class _Shelf:
     """The blocks of which each has memory for an array of so many bytes.
 
-    No array has those that are `waiting`; the last that came back is at the right. `lease` makes the `base` of an array
-    from an address.
+    The blocks that are `waiting` are free, the latest at the right. `lease` makes an array's `base` from an address.
     """
 
     __slots__ = ("blocks", "lease", "size", "waiting")

@@ -1,7 +1,6 @@
 """Sums over parts of an iteration space: the blocks it is split into, their accumulators, and how these are combined.
 
-All of it follows from shapes and the function, never from the number of threads, so that sums are the same to the last
-bit.
+All of it follows from shapes and the function, never from the number of threads: so sums are the same to the last bit.
 """
 
 from __future__ import annotations

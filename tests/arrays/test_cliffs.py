@@ -91,7 +91,7 @@ def test_what_grows_alone_to_second_order(name: str, tmp_path: Path, counter: Co
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("product", PRODUCTS)
-@pytest.mark.parametrize("name", ["terms", "turns", "elif", "what a loop carries"])
+@pytest.mark.parametrize("name", ["terms", "iterations", "elif", "what a loop carries"])
 def test_sizes_of_arrays(name: str, product: str, dtype: str, tmp_path: Path, counter: Counter) -> None:
     """From one size to the double a call executes at most three times the double."""
     assert_within(cliffs.growth_with_arrays(name, product, dtype, tmp_path, counter.executed))
@@ -127,9 +127,9 @@ def test_the_search_finds_what_grows_with_the_square() -> None:
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_instructions_are_counted_where_they_are_executed(product: str, tmp_path: Path, counter: Counter) -> None:
-    family = cliffs.FAMILIES["turns"]
-    few, many = (cost(family, turns, product, "float64", tmp_path, counter) for turns in (16, 4096))
-    assert 128 < many.element / few.element < 512, "256 times as many turns"
+    family = cliffs.FAMILIES["iterations"]
+    few, many = (cost(family, count, product, "float64", tmp_path, counter) for count in (16, 4096))
+    assert 128 < many.element / few.element < 512, "256 times as many iterations"
     # Both are loops of the same code.
     assert few.first / 2 < many.first < few.first * 2
 

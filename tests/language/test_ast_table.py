@@ -220,7 +220,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return «x if x > 0 else (x, y)»",
             "the two sides of this expression are not of one kind: a number and a tuple of 2",
-            "two numbers, or tuples of one length; of functions, a choice of their results",
+            "two numbers, or tuples of one length; for functions, a choice between their results",
         ),
     ],
     "Dict": [Not("return «{1: x}»", "a dictionary cannot be compiled", "separate variables, or a named tuple")],

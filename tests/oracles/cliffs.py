@@ -151,18 +151,18 @@ def _arguments_and_outputs(n: int) -> str:
     return _function([f"return ({', '.join(f'C * {name} * {name}' for name in names)},)"], ", ".join(names))
 
 
-def _turns(n: int) -> str:
+def _iterations(n: int) -> str:
     return _function(["t = x * C", f"for i in range({n}):", "    t = t * 0.5 + y * t * 0.1", "return t"])
 
 
 def _nest(head: Callable[[int, int], list[str]], last: Callable[[int], list[str]]) -> Callable[[int], str]:
-    """Loops in each other, of 4096 turns of the innermost together."""
+    """Nested loops, of which the innermost has 4096 iterations in all."""
 
     def text(depth: int) -> str:
-        turns = round(4096 ** (1 / depth))
+        count = round(4096 ** (1 / depth))
         body, pad = ["t = x * C"], ""
         for k in range(depth):
-            body += [pad + line for line in head(k, turns)]
+            body += [pad + line for line in head(k, count)]
             pad += "    "
         body.append(pad + "t = t * 0.5 + y * t * 0.1")
         for k in reversed(range(depth)):
@@ -232,9 +232,9 @@ def _power(n: int) -> str:
     return _function([f"return x ** {n} * C + y"])
 
 
-_FOR = _nest(lambda k, turns: [f"for i{k} in range({turns}):"], lambda k: [])  # noqa: ARG005
-_WHILE = _nest(lambda k, turns: [f"i{k} = 0", f"while i{k} < {turns}:"], lambda k: [f"i{k} += 1"])
-_DATA = _nest(lambda k, turns: [f"i{k} = 0", f"while i{k} < {turns} + y:"], lambda k: [f"i{k} += 1"])
+_FOR = _nest(lambda k, count: [f"for i{k} in range({count}):"], lambda k: [])  # noqa: ARG005
+_WHILE = _nest(lambda k, count: [f"i{k} = 0", f"while i{k} < {count}:"], lambda k: [f"i{k} += 1"])
+_DATA = _nest(lambda k, count: [f"i{k} = 0", f"while i{k} < {count} + y:"], lambda k: [f"i{k} += 1"])
 
 FAMILIES = {
     "elif": Family(_elif("r = x * {k}.5 + y"), (10, 40, 160)),
@@ -257,7 +257,7 @@ FAMILIES = {
     "arguments": Family(_arguments, (4, 16, 64)),
     "outputs": Family(_outputs, (4, 16, 64)),
     "arguments and outputs": Family(_arguments_and_outputs, (4, 16, 64)),
-    "turns": Family(_turns, (16, 256, 4096), length=same),
+    "iterations": Family(_iterations, (16, 256, 4096), length=same),
     "loops in each other, for": Family(_FOR, (1, 2, 3, 4), work=same),
     "loops in each other, while": Family(_WHILE, (1, 2, 3, 4), work=same),
     # Inside of another loop a turn also selects for who has left that one.

@@ -72,7 +72,7 @@ EDGES = "Kinks and edges"
 
 @trap(EDGES, {(0.0,): (0.0, (0.0,)), (-2.0,): (2.0, (-1.0,))}, conventions=((1.0,), (-1.0,)))
 def abs_at_zero(x):
-    """Any slope from -1 to 1 may be defended; NaN may not."""
+    """Any slope from -1 to 1 is a subgradient; NaN is wrong."""
     return abs(x)
 
 
@@ -90,7 +90,7 @@ def min_tie(x, y):
 
 @trap(EDGES, {(2.0,): (2.0, (1.0,))})
 def max_of_itself(x):
-    """A tie at every point, where the derivative exists."""
+    """There is a tie at every point, although the derivative exists."""
     return max(x, x)
 
 
@@ -120,7 +120,7 @@ def power_zero(x):
 
 @trap(EDGES, {(0.0,): (0.0, (0.0,)), (3.0,): (9.0, (6.0,))})
 def power_two(x):
-    """x**p · log(x) for the exponent is 0 · inf, even where the exponent is a constant."""
+    """The slope in the exponent, x**p · log(x), is 0 · inf, even if the exponent is a constant."""
     return x**2
 
 
@@ -146,13 +146,13 @@ def zero_to_the_zero(x, p):
 
 @trap(EDGES, {(0.0, 0.0): (0.0, (nan, nan)), (1.0, 1.0): (math.pi / 4, (0.5, -0.5))}, conventions=((0.0, 0.0),))
 def atan2_at_origin(y, x):
-    """The angle of nothing: it has no derivative, so NaN tells the truth, and 0 is a choice."""
+    """The angle has no derivative at the origin, so NaN is right, and 0 is a convention."""
     return math.atan2(y, x)
 
 
 @trap(EDGES, {(0.0, 0.0): (0.0, (0.0, 0.0)), (3.0, 4.0): (5.0, (0.6, 0.8))}, conventions=((nan, nan), (0.5, 0.5)))
 def hypot_at_origin(x, y):
-    """A kink like that of abs: NaN is honest; 0 and (1/2, 1/2) are subgradients."""
+    """A kink like that of abs: NaN says that no derivative exists; 0 and (1/2, 1/2) are subgradients."""
     return math.hypot(x, y)
 
 

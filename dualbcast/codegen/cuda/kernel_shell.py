@@ -2,8 +2,7 @@
 
 A kernel finds the thread's element, turns it into one index for each address class, and hands over the pointers. Where
 outputs are summed, a thread block takes a tile of the innermost dimension and goes through a span of the outermost. Its
-sums have their own place among the partial sums, which are added up in a second pass: the order of all additions is
-fixed.
+sums have their own place among the partial sums, which a second pass adds up: the order of additions is fixed.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ def cuda_shell(
     the strides of classes that span the innermost dimension, are in groups of so many elements.
 
     A thread computes one element or group. The innermost dimension lies along x of the grid, all others together along
-    y and z, so that rows need no division; only rank 3 and above divides, once for each dimension between the outermost
-    and the innermost.
+    y and z, so that rows need no division: only rank 3 and above divides, once for each dimension in the middle.
 
     Where outputs are summed, `span` follows the sizes: the length of the outermost dimension that a block goes through.
     The terms have the compute dtype. The pointer of a sum is to partial sums in float64, each of which is written once;
@@ -114,8 +112,7 @@ def cuda_shell(
         if output in summed:
             kind, parameter, argument = _C_TYPES[dtype], f"double* __restrict__ {name}", f"&term_{name}"
         if at in layout.values:
-            # A number is copied to each thread: the compilers see that nobody else has its address, and keep it where
-            # it is.
+            # Each thread has a copy of a number: the compilers see that no one else has its address, and leave it.
             parameter, argument = f"{kind} {name}", f"&{name}"
         element.append(f"{kind}* {name}")
         parameters.append(parameter)

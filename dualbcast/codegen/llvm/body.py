@@ -158,8 +158,7 @@ class Body:
         return {name: self.name(name) for name in sorted(names) if name in self.variables}
 
     def _among_these(self, test: Value) -> Value:
-        """A test that is false for elements that do not come here. It is a select, since the test may be undefined for
-        them."""
+        """A test that is false for elements that do not come here: a select, since it may be undefined for them."""
         return self.here.choose(test, 0) if self.here is not None and test.is_vector else test
 
     def for_(self, stmt: ast.For) -> None:

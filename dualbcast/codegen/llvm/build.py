@@ -28,8 +28,7 @@ def lower(unit: Unit, entry: str, signature: Sequence[str], streamed: Collection
     Its symbol is `KERNEL`, it returns a status, and its pointers do not overlap. All others are inlined. Vectors are
     stored past the cache to the `streamed` pointers, by position among its pointers.
 
-    A TypeError says that an operation does not take what it is given, a SyntaxError that the text has something that
-    kernels do not have.
+    A TypeError means that an operation cannot take its operands, a SyntaxError that kernels have no such construct.
     """
     node = unit.definitions[entry]
     params = {argument.arg: dtype for argument, dtype in zip(node.args.args, signature, strict=True)}
@@ -120,8 +119,7 @@ def _module(source: KernelSource, fastmath: bool, vector: bool, streamed: Collec
 
 
 def _lanes(source: KernelSource) -> tuple[int, int]:
-    """The length of a vector, and how many are computed side by side; both are 0 where elements are computed one by
-    one."""
+    """The length of a vector, and how many are computed side by side; both are 0 for one element at a time."""
     if not source.vectors:
         return 0, 0
     length = 64 if "avx512f" in features() else 32 if "avx2" in features() else 16

@@ -82,8 +82,7 @@ class Entry(Body):
 class _RowLoop:
     """A loop over a row, whose body is a call of the element function.
 
-    `params` are the names that the call uses from around it, and their types: the parameters of the function after the
-    bounds.
+    `params` are the names that the call uses from around it, with their types: the parameters that follow the bounds.
     """
 
     def __init__(self, unit: Unit, loop: ast.For, call: ast.Call, params: dict[str, str]) -> None:
@@ -104,8 +103,7 @@ class _RowLoop:
     def write(self, symbol: str, streamed: Collection[str]) -> tuple[ir.Function, dict[str, Access]]:
         """The function of the loop, and how it accesses arrays along the row.
 
-        The function takes a number of elements that is a multiple of `lanes`, and is not 0. Stores to `streamed` arrays
-        go past the cache.
+        It computes a positive multiple of `lanes` elements. Stores to `streamed` arrays go past the cache.
         """
         line, around = self._body(symbol, self._along, streamed), None
         self._given = line.values
@@ -182,8 +180,7 @@ class _RowLoop:
     def write_ends(self, whole: ir.Function, accesses: Mapping[str, Access]) -> ir.Function:
         """The function of at most `lanes` elements; its parameters are those of `whole`.
 
-        It copies the elements to the stack, calls `whole`, and copies back: so all elements are computed by the same
-        instructions.
+        It copies the elements to the stack, calls `whole`, and copies back: the same instructions compute all elements.
         """
         line, lanes = self._body(EDGE), self.lanes
         builder, values = line.builder, line.values

@@ -211,8 +211,7 @@ class Unit:
         return self._uses[stmt]
 
     def names_in(self, statements: Sequence[ast.stmt], varying: Set[str]) -> tuple[set[str], set[str]]:
-        """The names that vary between elements in some statements, if `varying` do before; and the variables that one
-        statement assigns."""
+        """The names that vary in statements if `varying` do before; and the variables that one statement assigns."""
         # Variables, and the names that their values depend on, those in the tests of branches among them.
         dependences: list[tuple[set[str], set[str]]] = []
         counts = Counter[str]()

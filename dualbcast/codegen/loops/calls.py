@@ -71,9 +71,8 @@ def write_array_call(
 ) -> Function:
     """`call(head, inputs, outputs, start, stop)`: run a kernel on a range of two tuples of NumPy arrays.
 
-    `head` has the kernel's address, and so many sizes and strides. `masks` are the bits that
-    the address of each input must not have. A tuple's items begin at the byte `items`; an array has its data's address
-    at the byte `header`.
+    `head` has the kernel's address, and so many sizes and strides. `masks` are the bits that the address of each input
+    must not have. A tuple's items begin at the byte `items`; an array has its data's address at the byte `header`.
     """
 
     def addresses(arrays: Pointer, count: int) -> list[Value]:
@@ -127,8 +126,7 @@ def write_conflict(module: Module, items: int, header: int) -> Function:
 
 
 _LONG = f"int{8 * ctypes.sizeof(ctypes.c_ulong)}"
-# The functions of Python's C interface that it calls: the kinds of their results and parameters. An object is its
-# address, a number.
+# Functions of Python's C interface: the kinds of their results and parameters. An object is its address, a number.
 PYTHON: dict[str, tuple[str, list[str]]] = {
     "PyGILState_Ensure": ("int32", []),
     "PyGILState_Release": ("void", ["int32"]),

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
     from dualbcast.codegen.values import Value
 
-# Elements of a tile's row beyond its columns. If rows were a power of two apart, all of them would share few sets of
-# the processor's cache.
+# Elements of a tile's row beyond its columns: rows a power of two apart would share few sets of the processor's cache.
 _GAP = 16
 # The rows and columns that are transposed at once.
 _BLOCK = 8
@@ -114,8 +113,7 @@ def write_pack(module: Module, size: int, pitch: int) -> Function:
         copy((rows8, rows), (0, columns), along)
         copy((0, rows8), (columns8, columns), along)
         f.return_()
-    # Columns two apart are those of complex numbers, three or four apart those of points. Of wide elements those are no
-    # faster.
+    # Complex numbers have columns two apart, points three or four. For wide elements this is no faster.
     for stride in (-size, 2 * size, 3 * size, 4 * size) if size <= 4 else (-size, 2 * size):
         with f.if_(along == stride):
             copy((0, rows), (0, columns), stride)

@@ -1,8 +1,6 @@
-"""Steps of elementary functions as LLVM IR, what depends on the floating-point format, and calls of the C library and
-of libmvec.
+"""Steps of elementary functions as LLVM IR, facts about floating-point formats, and calls of libm and libmvec.
 
-All take numbers or vectors. Comparisons are false for NaN, and the bits of a NaN are shifted like others: a NaN stays
-one through all of it.
+All take numbers or vectors. Comparisons are false for NaN. The bits of a NaN are shifted like others: it stays a NaN.
 """
 
 from __future__ import annotations

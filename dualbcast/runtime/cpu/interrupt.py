@@ -26,9 +26,8 @@ _PERIOD_MS = 100
 def cancel(thread: int | None = None) -> None:
     """Stop kernels that run on the CPU: each call raises `KernelCancelled` in the thread that made it.
 
-    A kernel with a loop that may take long stops within some 0.2 seconds; any other kernel runs to its end. Its outputs
-    are undefined then. Ctrl-C stops kernels of the main thread only, where Python sends it; this function stops those
-    of other threads, too.
+    A kernel with a loop that may take long stops within some 0.2 seconds; its outputs are then undefined. Any other
+    kernel runs to its end. Ctrl-C stops only kernels of the main thread; this function stops any.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ def cancel(thread: int | None = None) -> None:
     --------
     >>> import threading
     >>> import dualbcast
-    >>> dualbcast.cancel()  # all that run now; none does
+    >>> dualbcast.cancel()  # stops all kernels that run now; here none does
     >>> dualbcast.cancel(threading.main_thread().ident)
     """
     cancelled.update(sys._current_frames() if thread is None else [thread])

@@ -1,5 +1,4 @@
-"""Pieces of work other than ranges: the blocks of a kernel that sums, panels and tiles of packed inputs, copies of
-inputs.
+"""Work other than ranges: the blocks of a kernel that sums, panels and tiles of packed inputs, copies of inputs.
 
 Strides and shapes come in, and a `Packing` goes out. It depends on nothing else, so every bit of a result is the same
 on any number of threads. The loops that pack are in `codegen.loops`.

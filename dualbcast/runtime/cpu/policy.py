@@ -30,23 +30,23 @@ _within: ContextVar[int | None] = ContextVar("num_threads", default=None)
 
 
 def get_num_threads() -> int:
-    """How many threads a kernel that is launched here and now may use on the CPU, the calling one among them.
+    """The number of threads that a kernel may now use on the CPU, with the calling thread among them.
 
-    The number of an enclosing `num_threads`, else that of `set_num_threads`, else the environment variable
-    `DUALBCAST_NUM_THREADS` if it is not empty, else the number of CPUs that the process may run on. These CPUs are
-    counted once, when the number is first needed, and anew in a forked process. A kernel uses fewer threads where more
-    would not pay, never more than the machine has CPUs, and gives the same bits with any number.
+    It is the number of an enclosing `num_threads`, else that of `set_num_threads`, else that of the environment
+    variable `DUALBCAST_NUM_THREADS`, else the number of CPUs that the process may run on. These CPUs are counted when
+    the number is first needed, and anew in a forked process. A kernel uses fewer threads if more would not pay, never
+    uses more than the machine has CPUs, and gives the same bits with any number.
     """
     return _within.get() or _chosen or _parsed(os.environ.get(_NAME, "")) or allowed_cpus()
 
 
 def set_num_threads(count: int | None) -> None:
-    """Say how many threads a kernel may use on the CPU, in the whole process and from now on.
+    """Set how many threads a kernel may use on the CPU, in the whole process and from now on.
 
     Parameters
     ----------
     count : int or None
-        At least 1; more threads than CPUs bring nothing. None restores the default; see `get_num_threads`.
+        At least 1; more threads than CPUs save no time. None restores the default; see `get_num_threads`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def set_num_threads(count: int | None) -> None:
 
 @contextmanager
 def num_threads(count: int) -> Iterator[None]:
-    """Say how many threads a kernel may use on the CPU, for a while and for launches of this thread.
+    """A context manager that sets how many threads a kernel may use on the CPU, for launches of this thread.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from dualbcast.kernel_spec import KernelSource, packed, unpacked
 
 @dataclass(frozen=True, eq=False)
 class CudaKernel:
-    """A compiled kernel and what the assembler says of it.
+    """A compiled kernel, and the figures that the assembler reports.
 
     `cc` is the compute capability, (major, minor), of the machine code, `image` the cubin. `spill_stores` and
     `spill_loads` are the bytes that each thread writes to and reads from local memory for want of `registers`; `stack`
@@ -44,25 +44,25 @@ class CudaKernel:
 
     @property
     def block(self) -> int:
-        """The most threads of the blocks that it is launched in."""
+        """The largest number of threads of a block in a launch of the kernel."""
         # What is summed must not depend on the machine: there the blocks follow from the sizes.
         return THREADS_PER_BLOCK if self.source.summed else block_size(self.cc, self.registers)
 
     def occupancy(self, threads: int | None = None) -> float:
-        """The theoretical occupancy in blocks of so many threads, or of `block`; see the function `occupancy`."""
+        """The theoretical occupancy with this number of threads in a block, by default `block`."""
         return occupancy(self.cc, self.registers, threads or self.block, self.shared)
 
     def ptx(self) -> str:
-        """The PTX of the whole kernel, with the element function inlined; compiled anew."""
+        """The PTX of the whole kernel, with the element function inlined. Each call compiles it anew."""
         linked, _ = cuda_build.build(self.source, self.cc, self.fastmath, ptx=True)
         return linked.decode().rstrip("\0")
 
     def instructions(self) -> Instructions:
-        """The machine code, counted; nvdisasm must be installed."""
+        """The counts of the machine instructions, by kind; nvdisasm must be installed."""
         return count(self.sass())
 
     def sass(self) -> str:
-        """The machine code, disassembled; nvdisasm must be installed."""
+        """The disassembled machine code; nvdisasm must be installed."""
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "kernel.cubin")
             path.write_bytes(self.image)
