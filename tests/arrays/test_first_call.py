@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_each_thing_is_done_first(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).parents[1] / "oracles" / "first_things.py"), str(tmp_path)]

@@ -77,9 +77,21 @@ DTYPES = ["float64", "float32", "float16", "int8", "int32"]
 
 
 @pytest.mark.usefixtures("always")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_views_give_numpys_results(data: st.DataObject) -> None:
+    check_views(data)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("always")
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_more_views_give_numpys_results(data: st.DataObject) -> None:
+    check_views(data)
+
+
+def check_views(data: st.DataObject) -> None:
     shape = data.draw(SHAPES)
     dtype = data.draw(st.sampled_from(DTYPES))
     arrays = [data.draw(views(shape, kind)) for kind in (dtype, "float64", dtype)]

@@ -233,6 +233,7 @@ def test_finfo_of_bfloat16_is_the_small_types() -> None:
 # --- pictures ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sweep_plot(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     small, large = tmp_path / "plain.png", tmp_path / "cuda.png"

