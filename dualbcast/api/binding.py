@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from inspect import Parameter
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -370,7 +370,7 @@ def _typed(value: Any) -> Any:
     if is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
         # All fields, also those that its == leaves out.
         return kind, *(_typed(getattr(value, field.name)) for field in fields(kind))
-    if isinstance(value, str | bytes | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
+    if isinstance(value, str | bytes | NoneType | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
         return kind, value
     # Objects that their own == calls equal can make different kernels. Methods are equal only if their objects are one.
     return kind, MethodType(_typed, value)
