@@ -44,7 +44,7 @@ def statements(env: Environment, body: list[ast.stmt]) -> bool:
         pending = [flag for flag in frame.flags if frame.bindings.get(flag, FALSE) != FALSE]
         if pending:
             state = frame.bindings[pending[0]]
-            if frame.bindings.get(Key.SKIPPING) == TRUE:
+            if TRUE in (frame.bindings.get(Key.SKIPPING), *map(frame.bindings.get, pending)):
                 return True  # no path reaches this statement, whichever flag each has set
             assert isinstance(state, Var), state
             return unless(env, pending[0], state, stmt, partial(statements, env, body[position:]))

@@ -162,4 +162,22 @@ def f(x, y, n, b):
         "ffib",
         scalar=0,
     ),
+    "a return for sure in a loop after a loop that may return": _case(
+        """
+def f(x, y, n):
+    if n > 0:
+        for i in range(0, 5, 2):
+            for j in range(3):
+                if n < i:
+                    break
+                if not bool(i):
+                    return x
+            if any((-1 not in (1, 2), x > 1.0)):
+                return y
+        x = 0.5
+    return x + y
+""",
+        "xyn",
+        "ffi",
+    ),
 }
