@@ -357,7 +357,7 @@ def windows(draw: st.DrawFn) -> np.ndarray:
     return BUFFER[start : start + 2 * step + 1 : step][:: draw(st.sampled_from([1, -1]))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.lists(windows(), min_size=1, max_size=3), st.lists(st.none() | windows(), min_size=1, max_size=3))
 def test_sharing_of_memory_is_found_exactly(inputs: list[np.ndarray], outs: list[np.ndarray | None]) -> None:
     given = [y for y in outs if y is not None]

@@ -228,6 +228,6 @@ def test_a_found_bug_is_shrunk(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_nothing_is_found_without_one():
-    """The last test: what it runs is also right after all the others, so no bug stayed in."""
+    """The last test of the module, so that it also fails if a bug of an earlier one has stayed in."""
     assert sys.modules["dualbcast.autodiff.linearize"] is linearize
     fuzz(range(20), cpu=False)
