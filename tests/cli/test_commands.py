@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import re
@@ -21,11 +20,6 @@ from dualbcast.cli import checking, measure, options, report
 from dualbcast.cli.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("small_copy")
-
-needs_numba_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
-    reason="compiling for CUDA needs numba-cuda and cuda-core",
-)
 
 
 # --- sweep -------------------------------------------------------------------------------------------------------
@@ -86,7 +80,7 @@ def test_sweep_python_backend() -> None:
     assert len(body(run("sweep", "--arity", "2", "--n", "4", "--backend", "python", *QUICK).stdout)) == 1
 
 
-@needs_numba_cuda
+@pytest.mark.cuda_compilers
 def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
     target = tmp_path / "sweep.json"
     arguments = ("--arity", "1,4", "--n", "16", "--cc", "9.0", "--cc", "8.6", "--backend", "cpu", "--json", target)
@@ -103,7 +97,7 @@ def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
         assert shown[9:] == [str(row["sm_90_registers"]), "0", "100%", str(row["sm_86_registers"]), "0", "100%"]
 
 
-@needs_numba_cuda
+@pytest.mark.cuda_compilers
 def test_of_many_compute_capabilities_the_last_follow_in_a_table_of_their_own() -> None:
     arguments = [part for cc in ("8.0", "8.6", "8.9", "9.0", "10.0") for part in ("--cc", cc)]
     result = run("sweep", "--arity", "2", "--n", "8", "--backend", "cpu", *arguments, *QUICK)
