@@ -275,20 +275,28 @@ def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert word in text
     assert str(tmp_path / "cache") in text.replace("\n", "")
     assert not re.search(r"\b0 entries", text)
-    assert "0 entries, 0 B, just cleared" in run("info", "--clear-cache").stdout
-    assert disk_cache.info().entries == 0
 
 
 def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(folder))
     from dualbcast import disk_cache
 
-    disk_cache.fetch("0" * 64, lambda: b"payload")
-    size = disk_cache.info().bytes
-    assert run("cache").stdout.splitlines() == [str(tmp_path / "cache"), f"1 entries, {size} B"]
-    assert run("cache", "--clear").stdout.splitlines()[1] == "0 entries, 0 B, just cleared"
+    for number in "012":
+        disk_cache.fetch(number * 64, lambda: b"p" * 949)
+        os.utime(folder / "kernels" / f"{number * 64}.bin", (int(number), int(number)))
+    size = disk_cache.info().bytes // 3
+    assert run("cache", "info").stdout.splitlines() == [str(folder), "3 entries, 3 KiB (limit 1.0 GiB)"]
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", str(2 * size))
+    text = run("cache", "prune").stdout.splitlines()
+    assert text == [f"1 files deleted, {size} B", str(folder), "2 entries, 2 KiB (limit 2 KiB)"]
+    assert run("cache", "prune", "--limit", f"{size}").stdout.startswith("1 files deleted")
+    assert [path.name for path in (folder / "kernels").iterdir()] == ["2" * 64 + ".bin"]
+    assert run("cache", "clear").stdout.splitlines()[1] == "0 entries, 0 B (limit 2 KiB)"
     assert disk_cache.info().entries == 0
-    assert run("cache").stdout.splitlines()[1] == "0 entries, 0 B"
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", "unlimited")
+    assert run("cache", "info").stdout.splitlines()[1] == "0 entries, 0 B (no limit)"
+    assert "Give one with --limit" in run("cache", "prune", status=2).output
 
 
 @pytest.mark.parametrize(
@@ -298,14 +306,15 @@ def test_sizes(count: int, text: str) -> None:
     assert report.size_text(count) == text
 
 
-@pytest.mark.parametrize("command", [(), ("sweep",), ("cache",), ("info",)])
+@pytest.mark.parametrize("command", [(), ("sweep",), ("cache",), ("cache", "prune"), ("info",)])
 def test_help(command: tuple[str, ...]) -> None:
     text = run(*command, "--help").stdout
     assert text.startswith("Usage: dualbcast")
     words = {
         (): ["sweep", "info", "cache"],
-        ("cache",): ["--clear"],
-        ("info",): ["--clear-cache"],
+        ("cache",): ["info", "clear", "prune", "DUALBCAST_CACHE_LIMIT"],
+        ("cache", "prune"): ["--limit"],
+        ("info",): ["where the cache"],
         ("sweep",): ["--arity", "--cc", "--function", "--n", "--json", "--csv", "--plot", "--backend"],
     }
     for word in words[command]:
@@ -324,6 +333,8 @@ def test_version() -> None:
         (("sweep", "--arity", "0"), "must be positive"),
         (("sweep", "--arity", "5:2"), "the smaller number first"),
         (("sweep", "--arity", "many"), "neither a number nor A:B"),
+        (("cache", "prune", "--limit", "much"), "'much' is no size"),
+        (("cache", "prune", "--limit", "unlimited"), "Give a number of bytes"),
         (("sweep", "--cc", "nine"), "not a compute capability such as 9.0"),
         (("sweep", "--function", "product"), "is not MODULE:NAME"),
         (("sweep", "--function", "no_such_module:f"), "ModuleNotFoundError"),
