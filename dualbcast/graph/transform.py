@@ -34,8 +34,8 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
         A function that returns one number (a Variable of no dimensions); or such a number, computed from Variables.
     wrt : int, str, or sequence of them; or Variable, or container of them
         For a function, the positions or names of the arguments to differentiate in: arrays of a float dtype, Python
-        floats, Variables, or nested containers of these (dicts, lists, tuples, dataclasses). For a number, the
-        Variables to differentiate in.
+        floats, Variables, or nested containers of these (dicts, lists, tuples, dataclasses, and objects of classes
+        that are registered with optree). For a number, the Variables to differentiate in.
     has_aux : bool
         Whether the function returns a pair of the number and an auxiliary value, which is handed on.
     record : bool
@@ -339,11 +339,12 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
             "under no_grad()"
         )
 
-    def check(name: str, leaf: Any) -> None:
+    def check(name: str, leaf: Any) -> Any:
         if not isinstance(leaf, Variable):
             raise ArgumentError(f"{name or 'wrt'} is no Variable but of type {type(leaf).__name__}; see graph.grad")
         if not leaf.tracked:
             raise DTypeError(f"{name or 'wrt'} carries no derivative: its dtype is {leaf.dtype}, or it is a constant")
+        return leaf
 
     map_leaves(check, variables, "")
     return _Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
