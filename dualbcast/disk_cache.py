@@ -80,7 +80,7 @@ def parsed_limit(text: str) -> int | None:
     """
     if text.strip().lower() == "unlimited":
         return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     if found is None:
         raise ValueError(f"{text!r} is no size; write a number of bytes, 500M or 2G for example, or unlimited")
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))

@@ -346,7 +346,7 @@ def test_how_a_limit_is_written(monkeypatch, text, size):
     assert disk_cache.limit() == size
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "1X", "G", "1e9", "1 2"])
+@pytest.mark.parametrize("text", ["much", "-1", "1X", "G", "1e9", "1 2", "9" * 400])
 def test_a_limit_that_is_no_size_is_ignored_with_a_warning(monkeypatch, text):
     monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", text)
     with pytest.warns(RuntimeWarning, match=r"DUALBCAST_CACHE_LIMIT is ignored.*write a number of bytes, 500M"):
