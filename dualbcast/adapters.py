@@ -17,10 +17,8 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
-    "dask.": "dualbcast.interop.dask_arrays",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
-    "xarray.": "dualbcast.interop.xarray_arrays",
 }
 
 # By the exact type of an argument; None for types that no adapter is for.
@@ -131,7 +129,7 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
             described = "a CuPy array"
         raise ArgumentError(
             f"{name} is {a_or_an(adapter.arrays)} and {other} is {described}: the arrays of one call are of one "
-            "library. Convert one of them."
+            f"library. Convert one of them, or pass np.asarray({name})."
         )
     return adapter
 
