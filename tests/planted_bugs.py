@@ -331,6 +331,12 @@ BUGS = [
         "count = shapes.size_of(x.shape, axes)",
         "test_arrays",
     ),
+    Bug(
+        "registered class taken for a leaf",
+        "if not _is_registered(type(tree)):\n            return [tree]",
+        "if True:\n            return [tree]",
+        "test_registered_classes",
+    ),
     # --- cli and the top level ---
     Bug(
         "table without its unit",
@@ -345,6 +351,9 @@ BUGS = [
         "test_commands test_command_ends",
     ),
     Bug("keys whose parts run together", 'digest.update(b"%d:" % len(encoded))', "pass", "disk_cache"),
+    Bug("newest kernels deleted first", "in sorted(found):", "in sorted(found)[::-1]:", "test_disk_cache"),
+    Bug("use of a kernel not noted", "if time.time() - status.st_mtime > _TIME_STEP:", "if False:", "test_disk_cache"),
+    Bug("cache over its limit", "size * _BLOCK > most // _SHARE", "size > most", "test_disk_cache"),
 ]
 
 
