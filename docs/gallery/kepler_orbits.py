@@ -24,12 +24,12 @@ from dualbcast import differentiable_broadcast
 
 @differentiable_broadcast(max_iterations=50)
 def eccentric_anomaly(mean, e):
-    E = mean if e < 0.8 else math.pi
+    anomaly = mean if e < 0.8 else math.pi
     step = 1.0
     while abs(step) > 1e-12:
-        step = (E - e * math.sin(E) - mean) / (1 - e * math.cos(E))
-        E -= step
-    return E
+        step = (anomaly - e * math.sin(anomaly) - mean) / (1 - e * math.cos(anomaly))
+        anomaly -= step
+    return anomaly
 
 
 @differentiable_broadcast
@@ -37,8 +37,8 @@ def eclipse_offset(e, omega):
     """The time from a transit to the next eclipse in periods, less the half that it is on a circle."""
 
     def phase(true_anomaly):
-        E = 2 * math.atan(math.sqrt((1 - e) / (1 + e)) * math.tan(true_anomaly / 2))
-        return (E - e * math.sin(E)) / (2 * math.pi)
+        eccentric = 2 * math.atan(math.sqrt((1 - e) / (1 + e)) * math.tan(true_anomaly / 2))
+        return (eccentric - e * math.sin(eccentric)) / (2 * math.pi)
 
     return (phase(1.5 * math.pi - omega) - phase(0.5 * math.pi - omega)) % 1 - 0.5
 

@@ -48,7 +48,7 @@ def stress(xx, yy, zz, yz, xz, xy):
 
 
 # %%
-# Stretch in x, together with shear in xy, on a grid. One launch gives six stresses and the 6 by 6 tangent of each point.
+# Stretch in x, together with shear in xy, on a grid. One launch gives six stresses and the 6 by 6 tangent everywhere.
 
 stretch, shear = np.linspace(0, 0.012, 241), np.linspace(0, 0.02, 161)[:, np.newaxis]
 strains = stretch, -stretch / 2, -stretch / 2, 0.0, 0.0, shear
@@ -59,7 +59,9 @@ tangent = np.asarray(J)
 # Simo and Taylor's formula, written for all points in NumPy. It takes the plastic strain from the stress, and agrees.
 
 unit = np.array([1, 1, 1, 0, 0, 0.0])
-deviator = np.stack(np.broadcast_arrays(*sigma), -1) - np.mean(np.broadcast_arrays(*sigma[:3]), axis=0)[..., None] * unit
+deviator = (
+    np.stack(np.broadcast_arrays(*sigma), -1) - np.mean(np.broadcast_arrays(*sigma[:3]), axis=0)[..., None] * unit
+)
 size = np.sqrt(np.sum(deviator**2 * (2 - unit), axis=-1))
 mises = math.sqrt(1.5) * size
 flows = mises > YIELD * (1 + 1e-12)

@@ -45,8 +45,8 @@ below = rng.random((steps, units)) < 0.3
 def run(c):
     slopes = []
     for t in range(steps):
-        c, J = memory.value_and_jacobian(c, *gates[:, t], ended[t], below[t])
-        slopes.append(J)
+        c, jacobian = memory.value_and_jacobian(c, *gates[:, t], ended[t], below[t])
+        slopes.append(jacobian)
     return c, slopes
 
 
@@ -79,7 +79,9 @@ assert np.allclose(back[0], differences, rtol=1e-9, atol=1e-12)
 
 outcome = np.where(ended, 2, np.where(below, 0, 1))
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5.6), sharex=True, layout="constrained")
-image = top.imshow(outcome.T, aspect="auto", cmap=ListedColormap(["#0072B2", "#DDDDDD", "#D55E00"]), vmin=-0.5, vmax=2.5)
+image = top.imshow(
+    outcome.T, aspect="auto", cmap=ListedColormap(["#0072B2", "#DDDDDD", "#D55E00"]), vmin=-0.5, vmax=2.5
+)
 bar = fig.colorbar(image, ax=top, ticks=[0, 1, 2])
 bar.ax.set_yticklabels(["update", "copy", "flush"])
 top.set(ylabel="unit", title="What each unit decides")

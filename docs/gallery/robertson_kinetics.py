@@ -58,8 +58,8 @@ print(*(f"{solution.nfev} rates and {solution.njev} Jacobians" for solution in s
 
 # %%
 # The solution and its sensitivities at t = 0.4 are those that the manual of CVODES prints for its example (Sundials,
-# ``cvsRoberts_FSA_dns``). At all times they satisfy a law of scaling: if all constants doubled, all would happen in half
-# the time, so :math:`\sum_j k_j\, \partial y / \partial k_j = t\, \mathrm{d}y/\mathrm{d}t`.
+# ``cvsRoberts_FSA_dns``). At all times they satisfy a law of scaling: if all constants doubled, all would happen in
+# half the time, so :math:`\sum_j k_j\, \partial y / \partial k_j = t\, \mathrm{d}y/\mathrm{d}t`.
 
 (at,) = np.flatnonzero(np.isclose(times, 0.4))
 assert np.allclose([a[at], b[at], c[at]], [9.8517e-01, 3.3864e-05, 1.4794e-02], rtol=1e-4)

@@ -48,10 +48,10 @@ y[::6] = rng.normal(3, 2, y[::6].size)
 def newton(line, kind, steps=60):
     sizes = []
     for _ in range(steps):
-        value, J, H = loss.value_jacobian_and_hessian(x, y, *line, kind=kind)
-        gradient = J.stacked().sum(axis=0)
+        value, jacobian, hessian = loss.value_jacobian_and_hessian(x, y, *line, kind=kind)
+        gradient = jacobian.stacked().sum(axis=0)
         sizes.append(np.linalg.norm(gradient))
-        step = np.linalg.solve(np.asarray(H).sum(axis=0), gradient)
+        step = np.linalg.solve(np.asarray(hessian).sum(axis=0), gradient)
         while loss(x, y, *(line - step), kind=kind).sum() > value.sum() + 1e-9:
             step = step / 2
         line = line - step
