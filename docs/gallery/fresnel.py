@@ -2,10 +2,10 @@ r"""
 Light at a glass surface and the Goos-Hänchen shift
 ===================================================
 
-How much light a surface reflects follows from A. Fresnel's formulas (1823). Inside glass there is an angle beyond which
-all light is reflected, and then the square root in the formulas is that of a negative number. What remains is a phase,
-and its derivative in the angle is the distance by which the beam is displaced along the surface (F. Goos and H. Hänchen,
-Ann. Phys. 436, 1947). dualbcast differentiates both branches without complex numbers.
+How much light a surface reflects follows from A. Fresnel's formulas (1823). Inside glass there is an angle beyond
+which all light is reflected, and then the square root in the formulas is that of a negative number. What remains is a
+phase, and its derivative in the angle tells by how much a beam is displaced (F. Goos and H. Hänchen, Ann. Phys. 436,
+1947). dualbcast differentiates both branches without complex numbers.
 """
 
 import math
@@ -46,8 +46,8 @@ angle = np.radians(np.linspace(0, 89.9, 2001))
 
 # %%
 # Fresnel's formulas with NumPy's complex numbers give the same shares and phases. The displacement of a beam is
-# :math:`-(\lambda / 2\pi)\, \mathrm{d}\varphi / \mathrm{d}\theta` with the wavelength in the glass, for which there is a
-# closed form (K. Artmann, Ann. Phys. 437, 1948).
+# :math:`-(\lambda / 2\pi)\, \mathrm{d}\varphi / \mathrm{d}\theta` with the wavelength in the glass, and has a closed
+# form (K. Artmann, Ann. Phys. 437, 1948).
 
 assert np.isclose(refractive_index(0.58756), 1.5168, atol=5e-6)  # as the data sheet says
 inside = refractive_index(wavelength)

@@ -2,10 +2,11 @@ r"""
 Distances to the Mandelbrot set
 ===============================
 
-Points outside the Mandelbrot set have a potential, :math:`G = \lim 2^{-n} \log|z_n|` with :math:`z_{n+1} = z_n^2 + c`, and
-:math:`G / |\nabla G|` estimates the distance to the set (Y. Fisher, in *The Science of Fractal Images*, 1988). This
-shows filaments that are much thinner than a pixel. The usual program carries a recurrence for the derivative by hand.
-dualbcast carries dual numbers through the loop, and each point leaves it when it has escaped.
+A point *c* outside the Mandelbrot set has a potential, :math:`G = \lim 2^{-n} \log|z_n|` with
+:math:`z_{n+1} = z_n^2 + c`. The ratio :math:`G / |\nabla G|` estimates the distance to the set (Y. Fisher, in *The
+Science of Fractal Images*, 1988), and shows filaments that are much thinner than a pixel. The usual program carries a
+recurrence for the derivative by hand. dualbcast carries dual numbers through the loop, and each point leaves it when it
+has escaped.
 """
 
 import math
@@ -33,10 +34,11 @@ def potential(x, y):
 def view(x, y, width, pixels=360):
     """Coordinates, potential, distance and the gradient's direction on a square."""
     side = np.linspace(-width / 2, width / 2, pixels)
-    value, J = potential.value_and_jacobian(x + side, (y + side)[:, np.newaxis])
-    slope = np.hypot(J["x"], J["y"])
+    value, jacobian = potential.value_and_jacobian(x + side, (y + side)[:, np.newaxis])
+    dx, dy = jacobian["x"], jacobian["y"]
+    slope = np.hypot(dx, dy)
     distance = np.divide(value, slope, out=np.zeros_like(value), where=slope > 0)
-    return x + side, y + side, distance, np.arctan2(J["y"], J["x"])
+    return x + side, y + side, distance, np.arctan2(dy, dx)
 
 
 # %%

@@ -83,16 +83,10 @@ current = np.linspace(2, 26, 97)
 rate, J = firing_rate.value_and_jacobian(current, 120.0, 36.0)
 fires = rate > 0
 assert np.array_equal(fires, current > 6.3) and not any(J[name][~fires].any() for name in J)
-solved = solve_ivp(
-    lambda _, state: slopes(*state, 10.0, 120.0, 36.0),
-    (0, 250),
-    REST,
-    "DOP853",
-    events=lambda _, state: state[0],
-    rtol=1e-9,
-)
+one = 10.0, 120.0, 36.0
+solved = solve_ivp(lambda _, s: slopes(*s, *one), (0, 250), REST, "DOP853", events=lambda _, s: s[0], rtol=1e-9)
 crossings = solved.t_events[0]  # up and down in turn
-assert np.isclose(1000 / (crossings[-1] - crossings[-3]), firing_rate(10.0, 120.0, 36.0), rtol=1e-4)
+assert np.isclose(1000 / (crossings[-1] - crossings[-3]), firing_rate(*one), rtol=1e-4)
 differences = (firing_rate(current + 1e-4, 120.0, 36.0) - firing_rate(current - 1e-4, 120.0, 36.0)) / 2e-4
 assert np.allclose(J["current"], differences, rtol=2e-3)
 
@@ -109,9 +103,7 @@ axes["B"].plot(current, rate, ".", color="#0072B2", markersize=4)
 axes["B"].set(xlabel="current (µA/cm²)", ylabel="rate (Hz)", title="Firing rate")
 for name, value, colour in (("current", current, "#0072B2"), ("sodium", 120, "#D55E00"), ("potassium", 36, "#009E73")):
     axes["C"].plot(current[fires], (value * J[name])[fires] / 100, color=colour, label=name)
-axes["C"].axhline(0, color="#999999", linewidth=0.8)
-axes["C"].set(xlabel="current (µA/cm²)", ylabel="change of rate (Hz)", ylim=(-1.2, 1.2))
-axes["C"].set_title("If one quantity is larger by 1 %")
+axes["C"].set(xlabel="current (µA/cm²)", ylabel="change of rate (Hz)", title="One quantity larger by 1 %", ylim=(-1, 1))
 axes["C"].legend(frameon=False)
 for axis in axes.values():
     axis.spines[["top", "right"]].set_visible(False)

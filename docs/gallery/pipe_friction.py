@@ -64,8 +64,8 @@ assert np.allclose(by_roughness[:, ~laminar], 2 * ratio * roughness / 3.7 / (x *
 assert np.allclose(by_flow[:, laminar], -1, rtol=1e-14) and np.all(by_roughness[:, laminar] == 0)
 
 # %%
-# L. F. Moody's chart (Trans. ASME 66, 1944), and below it the exponent with which the pressure grows with the flow: 1 in
-# laminar flow, 7/4 in a smooth pipe, and 2 in a rough one.
+# L. F. Moody's chart (Trans. ASME 66, 1944), and below it the exponent with which the pressure grows with the flow. It
+# is 1 in laminar flow, around 7/4 in a smooth pipe, and 2 in a rough one.
 
 exponent = 2 + by_flow
 fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6.4), sharex=True, height_ratios=[1.5, 1], layout="constrained")
