@@ -34,9 +34,18 @@ def extended(a, b, c, da, db, dc, k1, k2, k3, dk1, dk2, dk3):
 
 
 # %%
-# One solution for each constant, over eleven decades of time. ``np.asarray(J)`` is the exact 6 by 6 Jacobian.
+# ``np.asarray(J)`` is the exact 6 by 6 Jacobian. Its blocks on the diagonal are the Jacobian of the rates, which is
+# easily written by hand.
 
-constants = np.array([0.04, 3e7, 1e4])
+constants = k1, k2, k3 = np.array([0.04, 3e7, 1e4])
+b, c = 2e-5, 0.3
+J = np.asarray(extended.jacobian(0.7, b, c, 0.0, 0.0, 0.0, *constants, 1, 0, 0))
+by_hand = [[-k1, k3 * c, k3 * b], [k1, -k3 * c - 2 * k2 * b, -k3 * b], [0, 2 * k2 * b, 0]]
+assert np.allclose(J[:3, :3], by_hand, rtol=1e-14) and np.allclose(J[3:, 3:], by_hand, rtol=1e-14)
+
+# %%
+# One solution for each constant, over seventeen decades of time.
+
 times = 0.4 * 10 ** np.linspace(-6, 11, 341)
 start = np.array([1.0, 0, 0, 0, 0, 0])  # A alone; its start does not depend on the constants
 
