@@ -8,6 +8,7 @@ import re
 import runpy
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,25 @@ def run(program: Path) -> dict[str, Any]:
         pytest.importorskip(library)
         if library in ADAPTERS and not (ROOT / "dualbcast" / "interop" / ADAPTERS[library]).exists():
             pytest.skip(f"this version does not take the arrays of {library}")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), settings_kept(imports(program)):
         warnings.simplefilter("error", RuntimeWarning)  # a reader would see it
         return runpy.run_path(os.fspath(program), run_name="__main__")
+
+
+@contextmanager
+def settings_kept(libraries: set[str]) -> Iterator[None]:
+    """What a program sets for its process is as before for the tests that follow."""
+    with ExitStack() as after:
+        if "torch" in libraries:
+            import torch
+
+            after.callback(torch.set_num_threads, torch.get_num_threads())
+            after.enter_context(torch.random.fork_rng())
+        if "jax" in libraries:
+            import jax
+
+            after.callback(jax.config.update, "jax_enable_x64", jax.config.jax_enable_x64)
+        yield
 
 
 @each(PROGRAMS)
