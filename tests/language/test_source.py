@@ -274,6 +274,22 @@ def test_a_text_that_is_no_longer_what_would_run(tmp_path: Path) -> None:
         find_source(loaded.f)
 
 
+@pytest.mark.parametrize("text", ["def f(x:\n", "", "def g(x):\n    return x\n", "f = lambda x: x\n"])
+def test_a_file_that_was_edited_so_that_the_function_is_gone(tmp_path: Path, text: str) -> None:
+    loaded = module(tmp_path / "edited.py", "def f(x):\n    return x * 2\n")
+    (tmp_path / "edited.py").write_text(text)
+    with pytest.raises(CompileError, match="the source of f is not available"):
+        find_source(loaded.f)
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    loaded = module(tmp_path / "lost.py", "def f(x):\n    return x * 2\n")
+    (tmp_path / "lost.py").unlink()
+    linecache.checkcache(str(tmp_path / "lost.py"))
+    with pytest.raises(CompileError, match="the source of f is not available"):
+        find_source(loaded.f)
+
+
 CELLS = """import math
 # %%
 import cmath
@@ -316,22 +332,6 @@ def test_a_cell_that_was_edited_since_it_was_run(tmp_path: Path) -> None:
     for name in "fgh":
         with pytest.raises(CompileError, match="has changed since it was defined"):
             find_source(names[name])
-
-
-@pytest.mark.parametrize("text", ["def f(x:\n", "", "def g(x):\n    return x\n", "f = lambda x: x\n"])
-def test_a_file_that_was_edited_so_that_the_function_is_gone(tmp_path: Path, text: str) -> None:
-    loaded = module(tmp_path / "edited.py", "def f(x):\n    return x * 2\n")
-    (tmp_path / "edited.py").write_text(text)
-    with pytest.raises(CompileError, match="the source of f is not available"):
-        find_source(loaded.f)
-
-
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    loaded = module(tmp_path / "lost.py", "def f(x):\n    return x * 2\n")
-    (tmp_path / "lost.py").unlink()
-    linecache.checkcache(str(tmp_path / "lost.py"))
-    with pytest.raises(CompileError, match="the source of f is not available"):
-        find_source(loaded.f)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
