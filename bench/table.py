@@ -44,7 +44,7 @@ The figures are those of one run of
 
 on {processor} ({cache} of last-level cache), two cores, two threads for each system, with {versions}.
 
-The cases are described in [bench/README.md](../../bench/README.md). Every result was checked against a float64 reference
+[bench/README.md](../../bench/README.md) describes the cases. Every result was checked against a float64 reference
 before it was timed. Outputs are new arrays in every system, except in rows that say otherwise. Each case was written
 for a peer in every form that its users would choose; its row has the fastest form, with its name. **A ratio is a time
 divided by dualbcast's: if it is above 1, dualbcast is faster.**
