@@ -105,7 +105,11 @@ class SourceLinks(SphinxTransform):
             self.lead(link, folder / link["reftarget"])
         for link in list(self.document.findall(addnodes.pending_xref)):
             # A page of the repository, such as CONTRIBUTING.md, which MyST takes for one of the site.
-            if link["reftype"] == "myst" and link["refdomain"] == "doc" and link["reftarget"] not in self.env.found_docs:
+            if (
+                link["reftype"] == "myst"
+                and link["refdomain"] == "doc"
+                and link["reftarget"] not in self.env.found_docs
+            ):
                 path = self.env.srcdir / (link["reftarget"] + ".md")
                 if path.is_file():
                     self.lead(link, path)
