@@ -55,6 +55,7 @@ templates_path = ["templates"]
 autodoc_default_options = {"member-order": "bysource"}
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_param = False
@@ -98,11 +99,15 @@ if list((HERE / "gallery").glob("*.py")):
         "min_reported_time": 1e9,
         "remove_config_comments": True,
         "image_scrapers": ("matplotlib",),
-        "matplotlib_animations": False,
+        "notebook_extensions": {},
+        "write_computation_times": False,
         "within_subsection_order": "FileNameSortKey",
     }
 
 # --- pages ---------------------------------------------------------------------------------------------------------
+
+# Their tables and texts take the room of a page's contents.
+WIDE = ["index", "guides/benchmarks", *(f"reference/{page}" for page in ("accuracy", "cli", "rules", "traps"))]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"dualbcast {release}"
@@ -118,7 +123,10 @@ html_theme_options: dict[str, Any] = {
     "show_nav_level": 1,
     "show_toc_level": 2,
     "header_links_before_dropdown": 6,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        **dict.fromkeys(WIDE, []),
+    },
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "tango",

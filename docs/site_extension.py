@@ -82,6 +82,18 @@ class CodeLinks(SphinxPostTransform):
         return None
 
 
+class EndsOfSessions(SphinxTransform):
+    """Takes off the empty line at the end of a session, which is there for the pages' tests."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        for block in self.document.findall(nodes.literal_block):
+            if block.astext().endswith("\n"):
+                block.children[:] = [nodes.Text(block.astext().rstrip())]
+                block.rawsource = block.astext()
+
+
 class SourceLinks(SphinxTransform):
     """Makes links to files of the repository that are no pages lead to the repository, if its address is known.
 
@@ -130,12 +142,13 @@ def visit_math(writer: Any, node: nodes.math) -> None:
 
 
 def visit_math_block(writer: Any, node: nodes.math_block) -> None:
-    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    writer.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("repository", "", "env", (str,))
+    app.add_transform(EndsOfSessions)
     app.add_transform(SourceLinks)
     app.add_post_transform(CodeLinks)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
