@@ -125,7 +125,7 @@ html_theme_options: dict[str, Any] = {
     "header_links_before_dropdown": 6,
     "secondary_sidebar_items": {
         "**": ["page-toc"],
-        **dict.fromkeys(WIDE, []),
+        **{page: [] for page in WIDE},
     },
     "footer_start": ["copyright"],
     "footer_end": [],
