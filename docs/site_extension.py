@@ -26,8 +26,7 @@ SUBJECTS = {
     "v": f"{PACKAGE}.graph.Variable",
     "np": "numpy",
 }
-# A dotted name, or a call of one, whatever its arguments.
-NAME = re.compile(r"([A-Za-z]\w*(?:\.[A-Za-z]\w*)*)(?:\(.*\))?", re.DOTALL)
+NAME = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*")
 
 
 class CodeLinks(SphinxPostTransform):
@@ -42,10 +41,8 @@ class CodeLinks(SphinxPostTransform):
         for literal in list(self.document.findall(nodes.literal)):
             if isinstance(literal.parent, nodes.reference | nodes.title | addnodes.pending_xref):
                 continue
-            match = NAME.fullmatch(literal.astext())
-            if match is None:
-                continue
-            reference = self.reference(self.candidates(match[1], literal), literal)
+            name = name_in(literal.astext())
+            reference = self.reference(self.candidates(name, literal), literal) if name else None
             if reference is not None:
                 literal.replace_self(reference)
 
@@ -72,7 +69,7 @@ class CodeLinks(SphinxPostTransform):
             found = objects.get(name)
             if found is not None:
                 page = self.env.docname
-                if found.docname == page and not names[0].startswith(name):
+                if found.docname == page and found.objtype == "module":
                     return None
                 return make_refnode(self.app.builder, page, found.docname, found.node_id, literal.deepcopy(), name)
             for kind, entries in inventory.items():
@@ -80,6 +77,15 @@ class CodeLinks(SphinxPostTransform):
                     uri = entries[name].uri
                     return nodes.reference("", "", literal.deepcopy(), internal=False, refuri=uri, reftitle=name)
         return None
+
+
+def name_in(code: str) -> str:
+    """The name that a piece of code is, or that it calls; "" if it is anything else."""
+    outside, count = code, 1
+    while count:
+        outside, count = re.subn(r"\([^()]*\)", "", outside)
+    match = NAME.match(code)
+    return match[0] if match and NAME.fullmatch(outside) else ""
 
 
 class EndsOfSessions(SphinxTransform):

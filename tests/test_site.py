@@ -206,6 +206,16 @@ def test_links_to_files_lead_to_the_repository_if_its_address_is_known(monkeypat
     assert source_address("", path) == ""
 
 
+def test_a_name_in_code_is_a_name_or_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from site_extension import name_in
+
+    calls = {"f.jvp((x, y), (dx, dy))": "f.jvp", "derivative(g)(x)": "derivative", "np.sin": "np.sin", "J": "J"}
+    assert {code: name_in(code) for code in calls} == calls
+    assert [code for code in ("sign(a) * sign(b)", "x + y", "1.0", "f(x", "--cc", "J['x']") if name_in(code)] == []
+
+
 def test_addresses_of_other_projects_are_in_files() -> None:
     """So a build asks no server. Each line of a file has a name, the kind of object, and the page."""
     for path in sorted((ROOT / "docs" / "inventories").glob("*.txt")):
