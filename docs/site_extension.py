@@ -108,7 +108,21 @@ class SourceLinks(SphinxTransform):
 
     default_priority = 400
 
+    def apply(self, **_: Any) -> None:
+        folder = Path(self.env.doc2path(self.env.docname)).parent
+        for link in list(self.document.findall(addnodes.download_reference)):
+            self.lead(link, folder / link["reftarget"])
+        for link in list(self.document.findall(addnodes.pending_xref)):
+            target = link["reftarget"]
+            if link["reftype"] != "myst":
+                continue
+            if link["refdomain"] == "doc" and target not in self.env.found_docs:
+                path = self.env.srcdir / (target + ".md")  # such as CONTRIBUTING.md, which MyST takes for a page
+                if path.is_file():
+                    self.lead(link, path)
+
     def lead(self, link: nodes.Element, path: Path) -> None:
+        """Make a link lead to a file, in the repository or to the site's copy."""
         address = source_address(self.config.repository, path)
         if address:
             link.replace_self(nodes.reference("", "", *link.children, internal=False, refuri=address))
@@ -116,21 +130,6 @@ class SourceLinks(SphinxTransform):
             copy = addnodes.download_reference("", "", *link.children, refdoc=self.env.docname)
             copy["reftarget"] = os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)
             link.replace_self(copy)
-
-    def apply(self, **_: Any) -> None:
-        folder = Path(self.env.doc2path(self.env.docname)).parent
-        for link in list(self.document.findall(addnodes.download_reference)):
-            self.lead(link, folder / link["reftarget"])
-        for link in list(self.document.findall(addnodes.pending_xref)):
-            # A page of the repository, such as CONTRIBUTING.md, which MyST takes for one of the site.
-            if (
-                link["reftype"] == "myst"
-                and link["refdomain"] == "doc"
-                and link["reftarget"] not in self.env.found_docs
-            ):
-                path = self.env.srcdir / (link["reftarget"] + ".md")
-                if path.is_file():
-                    self.lead(link, path)
 
 
 def source_address(repository: str, path: Path) -> str:
