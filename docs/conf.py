@@ -6,6 +6,7 @@ pages a navigation of its own. docs/inventories has the addresses of the names o
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -167,6 +168,8 @@ def hide_constructor(_app: Sphinx, what: str, name: str, *_: Any) -> tuple[str, 
 
 
 def setup(app: Sphinx) -> None:
+    # A page of a name that is gone would still be read.
+    shutil.rmtree(HERE / "generated" / "api", ignore_errors=True)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-bases", show_public_bases)
     app.connect("autodoc-process-signature", hide_constructor)
