@@ -37,8 +37,6 @@ extensions = [
 ]
 exclude_patterns = ["gallery", "examples", "inventories"]
 nitpicky = True
-# A page may be one that only some branches have; see guides/index.md.
-suppress_warnings = ["toc.empty_glob"]
 highlight_language = "python"
 # In docstrings a name in single backticks is code, as in Markdown.
 default_role = "code"
@@ -84,26 +82,6 @@ ADDRESSES = {
 }
 # Only from files, so that a build gives the same site with and without a network.
 intersphinx_mapping = {name: (address, f"inventories/{name}.txt") for name, address in ADDRESSES.items()}
-
-# --- the gallery ---------------------------------------------------------------------------------------------------
-
-if list((HERE / "gallery").glob("*.py")):
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf: dict[str, Any] = {
-        "examples_dirs": ["gallery"],
-        "gallery_dirs": ["generated/gallery"],
-        "filename_pattern": r"\.py$",
-        "ignore_pattern": r"(^|/)(_|test_|conftest)",
-        "abort_on_example_error": True,
-        "download_all_examples": False,
-        "show_signature": False,
-        "min_reported_time": 1e9,
-        "remove_config_comments": True,
-        "image_scrapers": ("matplotlib",),
-        "notebook_extensions": {},
-        "write_computation_times": False,
-        "within_subsection_order": "FileNameSortKey",
-    }
 
 # --- pages ---------------------------------------------------------------------------------------------------------
 
