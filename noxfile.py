@@ -47,7 +47,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the site in build/site, with warnings as errors; `-- -b linkcheck` checks addresses."""
+    """Build the site in build/site with warnings as errors, and run the gallery; `-- -b linkcheck` checks addresses."""
     session.install("-e", ".[docs]")
     session.run("python", "-m", "sphinx", "-W", "-n", *(session.posargs or ["-b", "html"]), "docs", "build/site")
 

@@ -34,6 +34,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["gallery", "examples", "inventories"]
 nitpicky = True
@@ -82,6 +83,24 @@ ADDRESSES = {
 }
 # Only from files, so that a build gives the same site with and without a network.
 intersphinx_mapping = {name: (address, f"inventories/{name}.txt") for name, address in ADDRESSES.items()}
+
+# --- the gallery ---------------------------------------------------------------------------------------------------
+
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": ["gallery"],
+    "gallery_dirs": ["generated/gallery"],
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"(^|/)(_|test_|conftest)",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "remove_config_comments": True,
+    "image_scrapers": ("matplotlib",),
+    "notebook_extensions": {},
+    "write_computation_times": False,
+    "within_subsection_order": "FileNameSortKey",
+}
 
 # --- pages ---------------------------------------------------------------------------------------------------------
 

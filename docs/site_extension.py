@@ -111,12 +111,15 @@ class SourceLinks(SphinxTransform):
     def apply(self, **_: Any) -> None:
         folder = Path(self.env.doc2path(self.env.docname)).parent
         for link in list(self.document.findall(addnodes.download_reference)):
-            self.lead(link, folder / link["reftarget"])
+            if link.get("reftype") == "myst":  # and not a download of the gallery
+                self.lead(link, folder / link["reftarget"])
         for link in list(self.document.findall(addnodes.pending_xref)):
             target = link["reftarget"]
             if link["reftype"] != "myst":
                 continue
-            if link["refdomain"] == "doc" and target not in self.env.found_docs:
+            if folder / target == self.env.srcdir / "gallery":  # its programs become pages
+                link.attributes.update(refdomain="doc", reftarget="generated/gallery/index", reftargetid=None)
+            elif link["refdomain"] == "doc" and target not in self.env.found_docs:
                 path = self.env.srcdir / (target + ".md")  # such as CONTRIBUTING.md, which MyST takes for a page
                 if path.is_file():
                     self.lead(link, path)

@@ -20,6 +20,7 @@ import dualbcast
 from dualbcast import graph
 
 ROOT = Path(__file__).parents[1]
+PROGRAMS = [path.stem for path in (ROOT / "docs" / "gallery").glob("*.py") if path.name[0] != "_"]
 # Only modules that users import have an `__all__`.
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -173,14 +174,26 @@ def check(site: Path) -> None:
 
 
 def test_the_site_builds_without_a_warning_and_has_no_dead_link(tmp_path: Path) -> None:
+    """The programs of the gallery do not run here."""
     pytest.importorskip("pydata_sphinx_theme")
     repository = "https://example.org/repository"
-    site = build(tmp_path, "-D", f"repository={repository}")
+    site = build(tmp_path, "-D", "plot_gallery=0", "-D", f"repository={repository}")
     check(site)
     targets = {target for page in site.rglob("*.html") for target in Links(page).targets}
     files = [target.partition("/blob/main/")[2] for target in targets if target.startswith(f"{repository}/blob/")]
     assert len(files) > 10
     assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_with_its_gallery(tmp_path: Path) -> None:
+    pytest.importorskip("pydata_sphinx_theme")
+    for library in ("jax", "scipy", "torch"):
+        pytest.importorskip(library)
+    site = build(tmp_path)
+    check(site)
+    pictures = {path.name for path in (site / "_images").glob("sphx_glr_*_thumb.png")}
+    assert {f"sphx_glr_{name}_thumb.png" for name in PROGRAMS} <= pictures
 
 
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
