@@ -144,7 +144,7 @@ def test_the_wheel_alone_runs_what_readme_shows(version: str, wheel: Path, tmp_p
     quick = ("--arity", "1:2", "--n", "64", "--repeat", "1", "--min-time", "0")
     assert "moved" in run(scripts / "dualbcast", "sweep", *quick, cwd=tmp_path, **environment)
     assert str(cache) in run(scripts / "dualbcast", "cache", "info", cwd=tmp_path, **environment)
-    # What is uninstalled is the package. The cache stays; docs/install.md says so.
+    # What is uninstalled is the package. The cache stays; docs/start/install.md says so.
     run(scripts / "pip", "uninstall", "--yes", "dualbcast", cwd=tmp_path)
     assert not list(home.glob("lib/*/site-packages/dualbcast*"))
     assert not list(scripts.glob("dualbcast*"))

@@ -80,6 +80,6 @@ def test_everything_that_needs_the_compilers_is_marked_and_runs_before_each_chan
 
 
 def test_each_extra_is_explained() -> None:
-    pages = read("docs/install.md") + read("CONTRIBUTING.md")
+    pages = read("docs/start/install.md") + read("CONTRIBUTING.md")
     for extra in PROJECT["optional-dependencies"]:
         assert f"`{extra}`" in pages, extra
