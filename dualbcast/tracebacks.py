@@ -1,0 +1,55 @@
+"""What a user sees of a traceback: the frames of their own code, and the names of their notebook's cells."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from types import TracebackType
+from typing import Any
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
+# Which modules show code to a user and run it: their frames are above the user's.
+_SHELLS = ("IPython", "ipykernel")
+
+
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this package; as it is if the environment has DUALBCAST_TRACEBACK=full."""
+    if os.environ.get("DUALBCAST_TRACEBACK") == "full":
+        return trace
+    kept, is_hidden = [], False
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        # A function with a decorator of contextlib's has a frame of that module above it.
+        is_hidden = file.startswith(_PACKAGE) or (is_hidden and file == contextlib.__file__)
+        if not is_hidden:
+            kept.append(trace)
+        trace = trace.tb_next
+    following = None
+    for each in reversed(kept):
+        following = TracebackType(following, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return following
+
+
+def user_frames(trace: TracebackType | None) -> list[TracebackType]:
+    """The entries of a traceback for code of the user's, the outermost first: also without the frames of IPython."""
+    entries: list[TracebackType] = []
+    trace = without_own_frames(trace)
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _SHELLS:
+            entries.append(trace)
+        trace = trace.tb_next
+    return entries
+
+
+def running_shell() -> Any:
+    """The shell of IPython that runs in this process; None if there is none."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()
+
+
+def cell_name(filename: str) -> str | None:
+    """The name that a notebook shows for the file name under which it compiled a cell, such as "Cell [5]"."""
+    name_of = getattr(getattr(running_shell(), "compile", None), "format_code_name", None)
+    found = None if name_of is None else name_of(filename)
+    return None if found is None else " ".join(found).replace("In[", "[")
