@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar, cast
 
-from dualbcast.tracebacks import cell_name, running_shell, user_frames, without_own_frames
+from dualbcast.tracebacks import cell_name, place_of, running_shell, user_frames, without_own_frames
 
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
@@ -27,8 +27,8 @@ class Location(NamedTuple):
     end_column: int
 
     def __str__(self) -> str:
-        cell = cell_name(self.filename)
-        return f"{self.filename}:{self.line}:{self.offset}" if cell is None else f"{cell}, line {self.line}"
+        place = place_of(self.filename, self.line)
+        return place if cell_name(self.filename) else f"{place}:{self.offset}"
 
     @property
     def offset(self) -> int:
@@ -94,10 +94,9 @@ class DualbcastError(Exception):
         calls = []
         for entry in reversed(user_frames(self.__traceback__)):
             code, line = entry.tb_frame.f_code, entry.tb_lineno
-            cell, place = cell_name(code.co_filename), Location(code.co_filename, line, 0, line, 0)
-            where = f"{place.filename}:{line}" if cell is None else f"{cell}, line {line}"
             within = "" if code.co_name.startswith("<") else f", in {code.co_name}()"
-            calls.append([f"called at {where}{within}", place.numbered_line()])
+            text = Location(code.co_filename, line, 0, line, 0).numbered_line()
+            calls.append([f"called at {place_of(code.co_filename, line)}{within}", text])
         message = f"{type(self).__name__}: {self}".splitlines() + getattr(self, "__notes__", [])
         return [line for lines in (message, *_shortened(calls)) for line in lines if line]
 

@@ -48,6 +48,12 @@ def running_shell() -> Any:
     return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()
 
 
+def place_of(filename: str, line: int) -> str:
+    """A line as messages call it: by the name of the cell, or else the name of the file."""
+    cell = cell_name(filename)
+    return f"{filename}:{line}" if cell is None else f"{cell}, line {line}"
+
+
 def cell_name(filename: str) -> str | None:
     """The name that a notebook shows for the file name under which it compiled a cell, such as "Cell [5]"."""
     name_of = getattr(getattr(running_shell(), "compile", None), "format_code_name", None)

@@ -20,9 +20,11 @@ from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.program.element import Call
+from dualbcast.program.html_tables import explanation_table
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
+from dualbcast.tracebacks import place_of
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
@@ -92,7 +94,13 @@ class Explanation(NamedTuple):
         """The bytes that are read and written."""
         return self.bytes_read + self.bytes_written
 
-    def __str__(self) -> str:
+    def title(self) -> str:
+        """The first line of the table: the function, its outputs, their shape, and the dtype of the arithmetic."""
+        outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
+        return f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The other lines of the table: each a label, which is empty where it is that of the line above, and a text."""
         counted = ", ".join(f"{count} {name}" for name, count in sorted(self.operations.items(), key=lambda at: -at[1]))
         rows = [
             ("layout", self.layout),
@@ -104,11 +112,15 @@ class Explanation(NamedTuple):
         rows += [("" if at else "branches", branch) for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             rows += _rows_of(self.cuda)
-        outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
-        lines = [f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"]
-        lines += [f"  {label:<10}  {text}" for label, text in rows]
+        return rows
+
+    def __str__(self) -> str:
+        lines = [self.title(), *[f"  {label:<10}  {text}" for label, text in self.rows()]]
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
+
+    def _repr_html_(self) -> str:
+        return explanation_table(self)
 
 
 def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
@@ -205,6 +217,6 @@ def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> 
         text = linecache.getline(where.filename, where.line).strip()
         at = f"line {where.line}"
         if where.filename != function.location.filename:
-            at = f"{os.path.basename(where.filename)}:{where.line}"
+            at = os.path.basename(place_of(where.filename, where.line))
         lines[f"{at}  {text}  →  {outcome}"] = None
     return tuple(lines), streamed

@@ -15,6 +15,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError, a_or_an
 from dualbcast.ir.nodes import NUMBER, Structure
+from dualbcast.program.html_tables import derivatives_table
 from dualbcast.program.products import TypedProduct
 from dualbcast.runtime.arguments import DType, beside, no_derivative
 from dualbcast.runtime.iteration_space import Shapes
@@ -159,6 +160,9 @@ class Index:
     def __repr__(self) -> str:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
         return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
+
+    def _repr_html_(self) -> str:
+        return derivatives_table(self)
 
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
