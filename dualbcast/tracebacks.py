@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import sys
@@ -44,8 +45,9 @@ def user_frames(trace: TracebackType | None) -> list[TracebackType]:
 
 def running_shell() -> Any:
     """The shell of IPython that runs in this process; None if there is none."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()
+    # While it runs a cell, a shell has its function among the builtins; the module's knows one shell of a process only.
+    find = getattr(builtins, "get_ipython", None) or getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return None if find is None else find()
 
 
 def place_of(filename: str, line: int) -> str:
