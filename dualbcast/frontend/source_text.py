@@ -29,12 +29,12 @@ class SourceText:
         if namespace is not None and not isinstance(namespace, Mapping):
             kind = a_or_an(type(namespace).__name__)
             raise ArgumentError(f"namespace is {kind}; give a mapping of names to objects, such as globals()")
-        self.text = textwrap.dedent(text)
+        # Ends of lines become those of Python, as in a file that is read. Other characters end no line of Python.
+        self.text = textwrap.dedent(io.StringIO(text, newline=None).read())
         # The name follows from the text, so that kernels of an equal text are found again in the disk cache.
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
         self.filename = f"<dualbcast source {digest[:12]}>"
-        # As files are read: other characters than these do not end a line of Python.
-        lines = io.StringIO(self.text, newline=None).readlines()
+        lines = io.StringIO(self.text).readlines()
         linecache.cache[self.filename] = (len(self.text), None, lines, self.filename)
         self.code = self._compiled()
         self.statements = ast.parse(self.text).body

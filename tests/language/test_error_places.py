@@ -106,7 +106,7 @@ def test_the_repl_of_earlier_pythons_keeps_no_text(monkeypatch: pytest.MonkeyPat
     names: dict[str, Any] = {}
     exec(compile("def f(x): return x", "<stdin>", "exec"), names)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    with pytest.raises(CompileError, match="the prompt keeps no text before Python 3.13") as caught:
+    with pytest.raises(CompileError, match=r"the prompt keeps no text before Python 3\.13") as caught:
         differentiable_broadcast(names["f"])(X)
     assert "IPython, or at the prompt of Python 3.13; or differentiable_broadcast.from_source" in caught.value.hint
     check_traceback(caught.value)
