@@ -120,7 +120,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        return explanation_table(self)
+        return explanation_table(self.title(), self.rows(), self.passes)
 
 
 def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:

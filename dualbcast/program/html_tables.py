@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from itertools import islice, product
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dualbcast.program.explain import Explanation
-    from dualbcast.program.results import Index
+from typing import Any
 
 # The most rows and columns of blocks that are shown.
 _ROWS, _COLUMNS = 24, 12
 
 
-def derivatives_table(blocks: Index) -> str:
-    """The blocks of a Jacobian or Hessian: which are zero, or another number, and which are arrays.
+def derivatives_table(blocks: Any) -> str:
+    """The blocks of a Jacobian or Hessian, an `Index`: which are zero, or another number, and which are arrays.
 
     There is a row for each output, in a Hessian for each output and argument, and a column for each argument. Arrays
     are numbered in the order in which the kernel stores them. Blocks that are equal may share one.
@@ -45,14 +41,13 @@ def derivatives_table(blocks: Index) -> str:
     return _table(title, ["output", *[""] * (order - 1), *names[:_COLUMNS]], rows, notes)
 
 
-def explanation_table(explanation: Explanation) -> str:
-    """The lines of a printed explanation as rows; the IR after each pass can be unfolded."""
-    rows = [([label], [text]) for label, text in explanation.rows()]
-    passes = [
+def explanation_table(title: str, rows: Sequence[tuple[str, str]], passes: Sequence[tuple[str, str]]) -> str:
+    """The labels and texts of an explanation as rows; the IR after each pass can be unfolded."""
+    unfolded = [
         f"<details><summary>{escape(name)}{'' if text else ': no change'}</summary><pre>{escape(text)}</pre></details>"
-        for name, text in explanation.passes
+        for name, text in passes
     ]
-    return _table(explanation.title(), [], rows) + "".join(passes)
+    return _table(title, [], [([label], [text]) for label, text in rows]) + "".join(unfolded)
 
 
 def _table(
