@@ -135,7 +135,7 @@ def test_frames_of_the_user_between_those_of_the_package_stay(tmp_path: Path) ->
     call = "from dualbcast import graph\ngraph.grad(loss)(np.ones(3))\n"
     path.write_text(text + call)
     frames = re.findall(r'File "(.*)", line (\d+), in (\S+)', session(str(path)))
-    assert (str(path), "13", "loss") in frames
+    assert frames == [(str(path), "15", "<module>"), (str(path), "13", "loss")]
     path.write_text(text.replace("g(x, np.ones(4))", "x / []") + call)
     shown = session(str(path))
     assert shown.splitlines()[-1].startswith("TypeError")
@@ -178,6 +178,19 @@ def test_ipython_shows_six_lines_and_names_the_cell(kind: str) -> None:
     lines = in_ipython(SETUP, "y = 2", f"x = 3\n{call}").splitlines()
     assert lines == [*message, "called at Cell [3], line 2", f"     2 | {call}"]
     assert len(lines) <= 6
+
+
+@needs_ipython
+def test_a_cell_may_import_a_module_and_call_it_in_a_function() -> None:
+    """IPython compiles each statement of a cell alone, so that the code of `math.sin` is another than in a file."""
+    text = "import math\nimport numpy as np\n" + SETUP.partition("\n\n")[0]
+    text += "\n@differentiable_broadcast\ndef h(x):\n    return math.sin(x) + np.cos(x)\nprint(round(h(0.5), 12))"
+    assert in_ipython(text).strip() == str(round(np.sin(0.5) + np.cos(0.5), 12))
+    changed = "import linecache\nname = (lambda: 0).__code__.co_filename\ndef k(x):\n    return 2 * x\n"
+    changed += "size, time, lines, full = linecache.cache[name]\n"
+    changed += "linecache.cache[name] = size, time, [line.replace('2 *', '3 *') for line in lines], full\n"
+    changed += "differentiable_broadcast(k)(1.0)"
+    assert "the text of k has changed since it was defined" in in_ipython(SETUP, changed)
 
 
 @needs_ipython
