@@ -119,6 +119,9 @@ class Explanation(NamedTuple):
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # what IPython shows in a terminal
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         return explanation_table(self.title(), self.rows(), self.passes)
 

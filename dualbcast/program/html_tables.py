@@ -53,8 +53,8 @@ def explanation_table(title: str, rows: Sequence[tuple[str, str]], passes: Seque
 def _table(
     title: str, heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]], notes: Sequence[str] = ()
 ) -> str:
-    """A table whose rows are head cells and then others; `notes` stand below it."""
-    lines = [f'<table><caption style="text-align: left; caption-side: top">{escape(title)}</caption>']
+    """A table under its title, whose rows are head cells and then others; `notes` stand below it."""
+    lines = [f"<div>{escape(title)}</div>", "<table>"]
     if heads:
         lines.append(f"<thead><tr>{''.join([_cell('th', head) for head in heads])}</tr></thead>")
     lines.append("<tbody>")

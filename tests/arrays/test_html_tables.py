@@ -59,7 +59,7 @@ class Page(HTMLParser):
 def check_blocks(derivatives: Any) -> Page:
     """Compare the table of a Jacobian or Hessian with its blocks."""
     page, wrt, order = Page(derivatives._repr_html_()), derivatives.wrt, derivatives._order
-    (title,), (stored, *_) = page.texts["caption"], page.texts["small"]
+    title, (stored, *_) = page.texts["div"][0], page.texts["small"]
     arrays: dict[str, Any] = {}
     heads, *rows = page.cells
     assert heads == ["output", *[""] * (order - 1), *[f"∂/∂{name}" for name in wrt]]
@@ -91,7 +91,7 @@ def several(x, y, z):
 def test_a_jacobian_of_several_outputs() -> None:
     page = check_blocks(several.jacobian(X, ROW, 2.0))
     assert page.cells[2] == ["1", "3.0", "0", "0"]
-    assert page.texts["caption"] == ["Jacobian: blocks of shape (3, 4), float64"]
+    assert page.texts["div"][0] == "Jacobian: blocks of shape (3, 4), float64"
     check_blocks(several.jacobian(X.astype(np.float32), ROW.astype(np.float32), np.float32(2), wrt=("z", "x")))
 
 
@@ -148,7 +148,7 @@ def test_names_are_escaped() -> None:
     text = f.explain("float64", "float64")._repr_html_()
     assert "<lambda>" not in text
     page = Page(text)
-    assert page.texts["caption"][0].startswith("<lambda>: 3 outputs (out, out_dx, out_dy)")
+    assert page.texts["div"][0].startswith("<lambda>: 3 outputs (out, out_dx, out_dy)")
     assert "x < y" in dict(page.cells)["branches"]
 
 
@@ -163,7 +163,7 @@ def test_an_explanation() -> None:
         explained.bytes_written,
     )
     assert rows["layout"] == explained.layout
-    (title,) = page.texts["caption"]
+    (title,) = page.texts["div"]
     outputs = ", ".join(explained.outputs)
     assert (
         title == f"several: {len(explained.outputs)} outputs ({outputs}) of shape {explained.shape}, {explained.dtype}"
