@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
+import re
 import sys
 from types import TracebackType
 from typing import Any
@@ -58,6 +59,9 @@ def place_of(filename: str, line: int) -> str:
 
 def cell_name(filename: str) -> str | None:
     """The name that a notebook shows for the file name under which it compiled a cell, such as "Cell [5]"."""
-    name_of = getattr(getattr(running_shell(), "compile", None), "format_code_name", None)
-    found = None if name_of is None else name_of(filename)
-    return None if found is None else " ".join(found).replace("In[", "[")
+    compiler: Any = getattr(running_shell(), "compile", None)
+    if hasattr(compiler, "format_code_name"):
+        found = compiler.format_code_name(filename)
+        return None if found is None else " ".join(found).replace("In[", "[")
+    numbered = re.fullmatch(r"<ipython-input-(\d+)-\w+>", filename)  # before IPython 8
+    return None if numbered is None else f"Cell [{numbered[1]}]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import hashlib
 import importlib
 import inspect
 import io
@@ -24,6 +23,8 @@ class SourceText:
     """A text and the names that it was given, which define its functions anew, also where a pickle arrives."""
 
     def __init__(self, text: Any, namespace: Any = None) -> None:
+        import hashlib  # which takes milliseconds
+
         if not isinstance(text, str):
             raise ArgumentError(f"the source is {a_or_an(type(text).__name__)}; give the text of a function as a str")
         if namespace is not None and not isinstance(namespace, Mapping):

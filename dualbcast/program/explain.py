@@ -20,7 +20,6 @@ from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.program.element import Call
-from dualbcast.program.html_tables import explanation_table
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
@@ -123,6 +122,8 @@ class Explanation(NamedTuple):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
+        from dualbcast.program.html_tables import explanation_table  # which only notebooks need
+
         return explanation_table(self.title(), self.rows(), self.passes)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError, a_or_an
 from dualbcast.ir.nodes import NUMBER, Structure
-from dualbcast.program.html_tables import derivatives_table
 from dualbcast.program.products import TypedProduct
 from dualbcast.runtime.arguments import DType, beside, no_derivative
 from dualbcast.runtime.iteration_space import Shapes
@@ -174,6 +173,8 @@ class Index:
         return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
 
     def _repr_html_(self) -> str:
+        from dualbcast.program.html_tables import derivatives_table  # which only notebooks need
+
         return derivatives_table(self)
 
     def stacked(self, output: int | str = 0) -> Any:

@@ -18,6 +18,7 @@ import pytest
 
 import dualbcast
 from dualbcast import differentiable_broadcast
+from dualbcast.errors import Location
 
 ROOT = Path(dualbcast.__file__).parent.parent
 KEEPS_TEXT = sys.version_info >= (3, 13)  # at the prompt, and of `python -c`
@@ -159,6 +160,19 @@ def test_a_cause_and_a_context_are_kept() -> None:
 
 
 # --- IPython and notebooks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filename", "place"),
+    [
+        ("<ipython-input-5-0a1b2c3d4e5f>", "Cell [5], line 2"),
+        ("<ipython-input-again>", "<ipython-input-again>:2:1"),
+        ("/tmp/ipykernel_12/345.py", "/tmp/ipykernel_12/345.py:2:1"),
+        ("<stdin>", "<stdin>:2:1"),
+    ],
+)
+def test_names_of_cells_without_a_shell_that_knows_them(filename: str, place: str) -> None:
+    assert str(Location(filename, 2, 0, 2, 1)) == place
 
 
 def in_ipython(*cells: str, setup: str = "") -> str:

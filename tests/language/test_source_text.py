@@ -260,3 +260,43 @@ def test_the_command_line_explains_and_sweeps_such_a_function(tmp_path: Path) ->
     assert "line 2" in shown
     swept = run("sweep", "--function", f"{path}:total", "--arity", "2", "--n", "16", "--backend", "cpu", *QUICK)
     assert "total: value and all partials" in swept.stdout
+
+
+@pytest.mark.slow
+def test_the_types_of_the_decorator_and_of_from_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mypy sees them in a user's program."""
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    mypy = pytest.importorskip("mypy.api")
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""\
+            from dualbcast import BroadcastFunction, differentiable_broadcast, from_source
+
+            f: BroadcastFunction = differentiable_broadcast.from_source("lambda x: x", wrt="x", namespace={"a": 1})
+            g: BroadcastFunction = from_source("lambda x: x", None, static=("n",), fastmath=True)
+
+
+            @differentiable_broadcast
+            def h(x: float) -> float:
+                return x
+
+
+            @differentiable_broadcast(wrt=("x", 1), max_iterations=3)
+            def k(x: float) -> float:
+                return x
+
+
+            both: list[BroadcastFunction] = [h, k]
+            differentiable_broadcast.from_source(3)
+            differentiable_broadcast(wrt=3.5)
+            from_source("lambda x: x", banana=1)
+            """)
+    )
+    arguments = ["--strict", "--no-incremental", "--follow-imports=silent", str(program)]
+    shown, _, _ = mypy.run(arguments)
+    wrong = [line for line in shown.splitlines() if ": error: " in line]
+    assert [re.search(r":(\d+): .*\[(.*)\]$", line).groups() for line in wrong] == [  # type: ignore[union-attr]
+        ("18", "arg-type"),
+        ("19", "call-overload"),
+        ("20", "call-arg"),
+    ], shown
