@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar, cast
 
-from dualbcast.tracebacks import cell_name, place_of, running_shell, user_frames, without_own_frames
+from dualbcast.tracebacks import cell_name, handled_by_callers, place_of, running_shell, user_frames, without_own_frames
 
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
@@ -74,6 +74,11 @@ class DualbcastError(Exception):
         A `raise` without an error must follow in the same `except` block: it adds no frame for its own function.
         """
         self.__traceback__ = without_own_frames(self.__traceback__)
+        if self.__suppress_context__ and self.__cause__ is None:
+            # A `from None` in this package hides an exception of its own, not one that the caller is handling.
+            handled = handled_by_callers(self)
+            if handled is not None:
+                self.__context__, self.__suppress_context__ = handled, False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not by the constructor, which would look for the user's text where the error arrives.

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
@@ -31,6 +31,23 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     for each in reversed(kept):
         following = TracebackType(following, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return following
+
+
+def handled_by_callers(error: BaseException) -> BaseException | None:
+    """The exception in the contexts of an error that a caller of this package is handling: it has caught it, and still
+    runs. Those that were caught and left behind in this package, or in what it called, are passed over."""
+    running = set()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            running.add(frame)
+        frame = frame.f_back
+    context = error.__context__
+    while context is not None:
+        if context.__traceback__ is not None and context.__traceback__.tb_frame in running:
+            return context
+        context = context.__context__
+    return None
 
 
 def user_frames(trace: TracebackType | None) -> list[TracebackType]:

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -142,21 +143,44 @@ def test_frames_of_the_user_between_those_of_the_package_stay(tmp_path: Path) ->
     assert shown.splitlines()[-1].startswith("TypeError")
 
 
-def test_a_cause_and_a_context_are_kept() -> None:
-    @differentiable_broadcast
-    def g(x: Any, y: Any) -> Any:
-        return x * y
+@differentiable_broadcast
+def added(x: Any, y: Any) -> Any:
+    return x + y
+
+
+@differentiable_broadcast
+def shifted(x: Any, y: Any) -> Any:
+    return x[-1] + y
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: added(np.ones(3), np.ones(4)),
+        lambda: added(np.ones(3)),
+        lambda: added(2**70, 1),
+        lambda: shifted(1.0, 2.0),
+        lambda: differentiable_broadcast(3),  # type: ignore[call-overload]
+        lambda: dualbcast.from_source("def f("),
+    ],
+)
+def test_an_exception_that_the_user_was_handling_is_kept(call: Any) -> None:
+    """Also where the package hides an exception of its own by `from None`."""
 
     def fails() -> None:
         try:
             raise KeyError("of the user")
         except KeyError:
-            g(np.ones(3), np.ones(4))
+            call()
 
-    with pytest.raises(dualbcast.ShapeError) as caught:
+    with pytest.raises(dualbcast.DualbcastError) as caught:
         fails()
-    assert isinstance(caught.value.__context__, KeyError)
-    assert not caught.value.__suppress_context__
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback") == 2
+    assert "KeyError: 'of the user'\n\nDuring handling of the above exception" in shown
+    with pytest.raises(dualbcast.DualbcastError) as caught:
+        call()
+    assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
 
 
 # --- IPython and notebooks --------------------------------------------------------------------------------------------
