@@ -137,33 +137,43 @@ def _parse(text: str) -> tuple[ast.Module, defaultdict[tuple[int, str], list[Fun
 def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
     """Whether the present text of a function still compiles to its code.
 
-    Its statement is compiled with the imports, because code depends on which names are modules; and also alone, as
-    IPython compiles each statement of a cell.
+    Its statement and the imports are compiled, because code depends on which names are modules. A file may have been
+    run as a whole, or cell by cell as its `# %%` comments divide it. A cell has the imports of a range of statements.
     """
+    body = [
+        stmt
+        for stmt in tree.body
+        if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
+    ]
+    own = next(i for i, stmt in enumerate(body) if code.co_firstlineno <= (stmt.end_lineno or 0))
+    imports = [i for i, stmt in enumerate(body) if any(isinstance(node, _IMPORT) for node in ast.walk(stmt))]
+    starts = [0, *(i + 1 for i in imports if i < own)]
+    stops = [len(body), *(i for i in reversed(imports) if i > own)]
+    return any(_compiles_to(code, body[start:stop], text) for start in starts for stop in stops)
+
+
+def _compiles_to(code: CodeType, body: list[ast.stmt], text: str) -> bool:
+    """Whether the code is among that of these statements of the text."""
 
     def content(of: CodeType) -> tuple[object, ...]:
         constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
         return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
 
-    def contains(module: ast.Module) -> bool:
-        with _parsing, warnings.catch_warnings(action="ignore"):  # Python gave them when it ran the text
-            try:
-                pending = [compile(module, "<source>", "exec", dont_inherit=True)]
-            except RecursionError:  # Python can compile deeper nesting from text than from a tree
-                pending = [compile(text, "<source>", "exec", dont_inherit=True)]
-        while pending:
-            candidate = pending.pop()
-            if content(candidate) == wanted:
-                return True
-            pending.extend(constant for constant in candidate.co_consts if isinstance(constant, CodeType))
-        return False
-
+    with _parsing, warnings.catch_warnings(action="ignore"):  # Python gave them when it ran the text
+        try:
+            pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
+        except RecursionError:  # Python can compile deeper nesting from text than from a tree
+            pending = [compile(text, "<source>", "exec", dont_inherit=True)]
     wanted = content(code)
-    own = [stmt for stmt in tree.body if _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)]
-    with_imports = [stmt for stmt in tree.body if stmt in own or not isinstance(stmt, _IMPORT_NOTHING)]
-    return contains(ast.Module(with_imports, [])) or contains(ast.Module(own, []))
+    while pending:
+        candidate = pending.pop()
+        if content(candidate) == wanted:
+            return True
+        pending.extend(constant for constant in candidate.co_consts if isinstance(constant, CodeType))
+    return False
 
 
+_IMPORT = (ast.Import, ast.ImportFrom)
 _IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AnnAssign)
 
 
