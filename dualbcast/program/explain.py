@@ -95,12 +95,12 @@ class Explanation(NamedTuple):
         """The bytes that are read and written."""
         return self.bytes_read + self.bytes_written
 
-    def title(self) -> str:
+    def _title(self) -> str:
         """The first line of the table: the function, its outputs, their shape, and the dtype of the arithmetic."""
         outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
         return f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"
 
-    def rows(self) -> list[tuple[str, str]]:
+    def _rows(self) -> list[tuple[str, str]]:
         """The other lines of the table: each a label, which is empty where it is that of the line above, and a text."""
         counted = ", ".join(f"{count} {name}" for name, count in sorted(self.operations.items(), key=lambda at: -at[1]))
         rows = [
@@ -116,7 +116,7 @@ class Explanation(NamedTuple):
         return rows
 
     def __str__(self) -> str:
-        lines = [self.title(), *[f"  {label:<10}  {text}" for label, text in self.rows()]]
+        lines = [self._title(), *[f"  {label:<10}  {text}" for label, text in self._rows()]]
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
 
@@ -126,7 +126,7 @@ class Explanation(NamedTuple):
     def _repr_html_(self) -> str:
         from dualbcast.program.html_tables import explanation_table  # which only notebooks need
 
-        return explanation_table(self.title(), self.rows(), self.passes)
+        return explanation_table(self._title(), self._rows(), self.passes)
 
 
 def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:

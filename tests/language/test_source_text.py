@@ -286,7 +286,7 @@ def test_the_types_of_the_decorator_and_of_from_source(tmp_path: Path, monkeypat
                 return x
 
 
-            both: list[BroadcastFunction] = [h, k]
+            both: list[BroadcastFunction] = [h, differentiable_broadcast(k, backend="python")]
             differentiable_broadcast.from_source(3)
             differentiable_broadcast(wrt=3.5)
             from_source("lambda x: x", banana=1)
