@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an, entry_point
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
@@ -25,6 +25,7 @@ from dualbcast.graph.variable import Variable
 Wrt = int | str | Sequence[int | str]
 
 
+@entry_point
 def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) -> Any:
     """The gradient of a function, or of a number that has been computed.
 
@@ -86,6 +87,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     return _named(gradient, "grad", of)
 
 
+@entry_point
 def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """The value of a function together with its gradient; see `grad`.
 
@@ -124,6 +126,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return _named(transformed, "value_and_grad", function)
 
 
+@entry_point
 @thaw_on_failure()
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and its pullback, which carries cotangents of the value back to the arguments.
@@ -158,6 +161,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     check_results(result, name_of(function))
     outputs = leaves(result)
 
+    @entry_point
     @thaw_on_failure()
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
@@ -168,6 +172,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
+@entry_point
 @thaw_on_failure()
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
@@ -373,4 +378,4 @@ def _named(transformed: Callable[..., Any], what: str, function: Any) -> Callabl
     name = getattr(function, "__name__", "function")
     transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
     transformed.__doc__ = f"{what} of {name}()."
-    return transformed
+    return entry_point(transformed)
