@@ -105,6 +105,13 @@ class ArgumentError(DualbcastError, TypeError):
     """A call has arguments of the wrong number, names or types."""
 
 
+class BlockKeyError(ArgumentError, KeyError):
+    """A Jacobian or a Hessian is indexed by something that it has no block for."""
+
+    # KeyError shows the message as a literal.
+    __str__ = BaseException.__str__
+
+
 class ShapeError(DualbcastError, ValueError):
     """The shapes of the arguments do not broadcast together, or `out=` has the wrong shape."""
 

@@ -8,7 +8,8 @@ from typing import Any
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch, Specialisation, wrt_key
 from dualbcast.errors import ArgumentError
-from dualbcast.program.results import Hessian, Jacobian, Shape
+from dualbcast.program.outputs import Shape
+from dualbcast.program.results import Hessian, Jacobian
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 
@@ -204,7 +205,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("hessian", values)
-        return results.hessian(outputs)
+        return Hessian.of(results, outputs)
 
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
         """The value, its first and its second partial derivatives, from one launch.
@@ -234,7 +235,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
-        return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
+        return results.value(outputs), Jacobian.of(results, outputs), Hessian.of(results, outputs)
 
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The product of every element's Hessian with tangents: the change of its gradient along them.
@@ -266,7 +267,7 @@ class Derivatives:
             tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt)
         )
         results, outputs = specialisation.forward("tangent", values, given)
-        return results.jacobian(outputs)
+        return Jacobian.of(results, outputs)
 
 
 def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.derivative_methods import Derivatives
 from dualbcast.api.dispatch import Dispatch, wrt_key
+from dualbcast.api.given_outputs import value_and_jacobian_into, value_arrays
 from dualbcast.api.inspection import Inspectable
 from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.program.products import Backend, Keeping, Options
@@ -150,7 +151,8 @@ class BroadcastFunction(Derivatives, Inspectable):
         if specialisation.recorder is not None:
             # A graph records the call, and runs it when its value is needed.
             return specialisation.recorder(self, specialisation, values, out)
-        results, outputs = specialisation.run("value", values, out)
+        given = None if out is None else value_arrays(specialisation, out)
+        results, outputs = specialisation.run("value", values, given)
         return results.value(outputs)
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
@@ -163,8 +165,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         wrt : str, int, or sequence of them, optional
             The arguments to differentiate in, by name or position; by default all that have a float dtype. Captured
             arrays are differentiated in only if they are named.
-        out : (value, Jacobian), optional
-            The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten.
+        out : (value, Jacobian) or (value, matrix) or "matrix", optional
+            The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten. With
+            "matrix" the kernel writes all blocks into one new matrix, which `J.matrix()` returns. An array of that
+            shape and of any strides may stand for the Jacobian, and is the matrix that is written to.
 
         Returns
         -------
@@ -186,8 +190,10 @@ class BroadcastFunction(Derivatives, Inspectable):
                [0.   , 0.   ]])
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = specialisation.run("value_and_jacobian", values, out)
-        return results.value(outputs), results.jacobian(outputs)
+        if out is not None:
+            return value_and_jacobian_into(specialisation, values, out)
+        results, outputs = specialisation.run("value_and_jacobian", values)
+        return results.value(outputs), Jacobian.of(results, outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives without the value; see `value_and_jacobian` for the arguments.
@@ -202,7 +208,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("jacobian", values)
-        return results.jacobian(outputs)
+        return Jacobian.of(results, outputs)
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
         """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.

@@ -1,0 +1,118 @@
+"""The rule that makes results of a kernel's outputs: values in the structure that a function returns, and the places of
+the blocks of a Jacobian or a Hessian.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualbcast.program.products import TypedProduct
+from dualbcast.runtime.arguments import DType, beside
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import Plan, scalars
+
+Shape = tuple[int, ...]
+
+
+class Results:
+    """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
+
+    It has no reference to the arrays of the call, and can be pickled. `sums` has, for a product of "parts", the shape
+    that each is summed to.
+    """
+
+    def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
+        product, operands = spec.product, planned.operands
+        self.names, self.positions, self.limit = spec.names, spec.wrt, spec.limit
+        self.wrt = tuple([spec.names[at] for at in spec.wrt])
+        self.structure, self.blocks = product.structure, product.blocks
+        # Where the outputs of the kernel begin that are values, first partials, and second partials.
+        self.begins = 0, product.values, product.values + product.jacobian
+        # The shape that the arguments broadcast to, and the shape of each argument in `wrt`.
+        self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
+        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
+        self.signature, self.module = operands.signature, operands.module
+        self._total, self._parts, self._sums = planned.geometry.total, spec.parts, sums
+        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
+        # nothing waits for the device.
+        given = planned.given if spec.limit is None else planned.given[:-1]
+        self._given = None if self.shape or self.module != "numpy" else given
+        # Whether parts are the arrays that the kernel writes, as they are.
+        stored = [block.stored for block in self.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
+        self._are_stored = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
+
+    def value(self, outputs: Sequence[Any]) -> Any:
+        """The structure that the function returns, with arrays."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return self.structure.pack(outputs[: self.begins[1]])
+
+    def second_partials(self, outputs: Sequence[Any]) -> Sequence[Any]:
+        """The blocks of a Hessian that are stored."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return outputs[self.begins[2] :]
+
+    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
+        if self._are_stored:
+            return tuple(outputs)
+        parts = [
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
+            for place, block in self.blocks.items()
+        ]
+        if self.module == "numpy" and (self._given is not None or self._sums is not None):
+            return tuple([y if y.shape else y[()] for y in parts])
+        return tuple(parts)
+
+    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
+        shape = None if self._sums is None else self._sums[at]
+        # The number of elements that are summed into one.
+        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
+        dtype = self._parts[at] if self._parts else self.signature.result_dtype
+        with beside(outputs):
+            return self.everywhere(number * terms, dtype, self.shape if shape is None else shape)
+
+    @cached_property
+    def matrix_places(self) -> tuple[list[tuple[int, int]], list[tuple[tuple[int, int], float]]]:
+        """Where the blocks of a Jacobian are in a matrix, by (argument, output): those that the kernel stores, in its
+        order, and the others, each with its number."""
+        stored, constants = [(0, 0)] * (self.begins[2] - self.begins[1]), []
+        for column, at in enumerate(self.positions):
+            for output in range(self.structure.count):
+                block = self.blocks[output, at]
+                if block.stored is None:
+                    constants.append(((column, output), block.constant))
+                else:
+                    stored[block.stored - self.begins[1]] = column, output
+        return stored, constants
+
+    def everywhere(self, number: float, dtype: DType, shape: Shape) -> Any:
+        """A read-only array of one number, of the library of the call's arrays."""
+        library = np if self.module == "numpy" else sys.modules["cupy"]
+        return library.broadcast_to(library.asarray(number, dtype), shape)
+
+
+def library_of(array: Any) -> Any:
+    """NumPy or CuPy, whichever an array belongs to."""
+    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
+
+
+def broadcasts_to(shape: Shape, whole: Shape) -> bool:
+    """Whether an array of one shape can stand for one of the other."""
+    extra = len(whole) - len(shape)
+    return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
+
+
+def sum_to(array: Any, shape: Shape) -> Any:
+    """Sum over the axes along which an argument of `shape` was broadcast."""
+    extra = array.ndim - len(shape)
+    axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))
+    return array.sum(axis=axes).reshape(shape) if axes else array.reshape(shape)
