@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualbcast.api.dispatch import Specialisation
+from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.program.matrices import checked_matrix, new_matrix, new_values, stored_parts
 from dualbcast.program.outputs import Results
 from dualbcast.program.products import Which
 from dualbcast.program.results import Jacobian
@@ -30,32 +29,31 @@ def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, .
     if isinstance(out, str) and out == "matrix":
         return _in_new_matrix(specialisation, values)
     if not (isinstance(out, tuple) and len(out) == 2):
-        raise ArgumentError('out= must be the pair (value, Jacobian) that an earlier call returned, or "matrix"')
+        raise ArgumentError('out= must be (value, Jacobian), (value, matrix) or "matrix"')
     first, second = specialisation.element.function.structure.flatten(out[0], "the value in out="), out[1]
-    if not isinstance(second, Jacobian):
-        matrix = checked_matrix(second, _rule(specialisation, values))
-    elif second._matrix is None:
+    if isinstance(second, Jacobian) and second._matrix is None:
         results, outputs = specialisation.run(_BOTH, values, (*first, *second._stored))
         return results.value(outputs), Jacobian.of(results, outputs)
-    else:
+    matrix, results = second, specialisation.results(values)
+    if isinstance(second, Jacobian):
         matrix = second._matrix
-    stored = stored_parts(matrix, _rule(specialisation, values))
-    results, outputs = specialisation.run(_BOTH, values, (*first, *stored))
+    results.check_matrix(matrix)
+    results, outputs = specialisation.run(_BOTH, values, (*first, *results.stored_parts(matrix)))
     return results.value(outputs), _of_parts(matrix, results, outputs)
 
 
 def _in_new_matrix(specialisation: Specialisation, values: tuple[Any, ...]) -> tuple[Any, Jacobian]:
-    rule = _rule(specialisation, values)
-    if rule.limit is not None:
+    results = specialisation.results(values)
+    if results.limit is not None:
         # The limit's own output is always new, and calls with both new and given arrays have no fast path.
         results, outputs = specialisation.run(_BOTH, values)
         return results.value(outputs), Jacobian.of(results, outputs)
     with beside(values):
-        matrix, first = new_matrix(rule), new_values(rule, specialisation.dtypes)
-        stored = stored_parts(matrix, rule)
-    results, outputs = specialisation.run(_BOTH, values, (*first, *stored))
+        matrix = results.new_matrix()
+        given = (*results.new_values(specialisation.dtypes), *results.stored_parts(matrix))
+    results, outputs = specialisation.run(_BOTH, values, given)
     jacobian = _of_parts(matrix, results, outputs)
-    if not rule.shape and rule.module == "numpy":
+    if not results.shape and results.module == "numpy":
         outputs = scalars(tuple(outputs), (False,) * len(outputs))
     return results.value(outputs), jacobian
 
@@ -64,11 +62,3 @@ def _of_parts(matrix: Any, results: Results, outputs: Any) -> Jacobian:
     jacobian = Jacobian.of(results, outputs)
     jacobian._matrix = matrix
     return jacobian
-
-
-def _rule(specialisation: Specialisation, values: tuple[Any, ...]) -> Results:
-    """The rule that makes a value and a Jacobian of a kernel's outputs, the same for all calls of a specialisation."""
-    if specialisation.rule is None:
-        with beside(values):
-            specialisation.rule = specialisation.prepare(_BOTH, values).results
-    return specialisation.rule

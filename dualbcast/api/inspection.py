@@ -7,9 +7,12 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from dualbcast.adapters import adapter_of
 from dualbcast.api.binding import Wrt
-from dualbcast.api.dispatch import Dispatch, Specialisation
+from dualbcast.api.dispatch import Dispatch
+from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.foreign_objects import plain_arrays
 from dualbcast.ir.nodes import dump
 from dualbcast.program.element import Call, Derivation
 from dualbcast.program.explain import Explanation, explain_call
@@ -43,6 +46,10 @@ class Inspectable:
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
+        given = plain_arrays(given, form.names)
+        adapter = adapter_of(given, form.names)
+        if adapter is not None:
+            given = adapter.stand_ins(given, form.names)
         placed = tuple(map(_stand_in, given))
         specialisation, values = dispatch.specialise(form, placed, wanted)
         with beside(values):

@@ -1,4 +1,4 @@
-"""Other libraries: each module has the name of the library that it is for, and imports it only when it is used.
+"""Other libraries: adapters for calls on their arrays, functions for their solvers, and functions of their expressions.
 
-Comes in: arrays, expressions and solvers of other libraries. Goes out: values and derivatives as they want them.
+Comes in: an element function with arrays of a library, or a library's own objects. Goes out: what that library expects.
 """

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, BlockKeyError, a_or_an
 from dualbcast.ir.nodes import NUMBER, Structure
-from dualbcast.program.outputs import Results, Shape, library_of
+from dualbcast.program.outputs import Results, Shape
 from dualbcast.runtime.arguments import beside, no_derivative
 
 
@@ -92,7 +92,8 @@ class Index:
         if not blocks:
             return np.empty((*self.shape, *axes))
         with beside(self._stored):
-            return library_of(blocks[0]).stack(blocks, axis=-1).reshape(*self.shape, *axes)
+            stacked = self._results.stack(blocks)
+            return stacked if self._order == 1 else stacked.reshape(*self.shape, *axes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""

@@ -1,5 +1,4 @@
-"""A Jacobian as a matrix: a dense one with a column for each argument; a sparse one, or an operator of SciPy's, with a
-column for each element of each argument.
+"""A Jacobian as a sparse matrix or an operator of SciPy's, with a column for each element of each argument.
 
 The rows are the elements of the first output, then those of the second, and so on: the order of `np.ravel(value)`.
 """
@@ -8,65 +7,16 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError, MissingDependencyError, ShapeError
+from dualbcast.errors import MissingDependencyError
 from dualbcast.program.outputs import Results, Shape
-from dualbcast.runtime.arguments import DType, is_array
 
 # SciPy's sparse matrices have no numbers of two bytes.
 _SMALLEST = np.dtype(np.float32)
-
-
-def new_matrix(results: Results) -> Any:
-    """An uninitialised matrix in Fortran order, in which each block of the Jacobian is contiguous.
-
-    A kernel stores such blocks as fast as arrays of their own. Blocks that are columns of a matrix in C order take 1.3
-    to 1.7 times as long, for 3 arguments and 1,000 or 100,000 elements.
-    """
-    library = np if results.module == "numpy" else sys.modules["cupy"]
-    rows = results.structure.count * math.prod(results.shape)
-    return library.empty((len(results.wrt), rows), results.signature.result_dtype).T
-
-
-def new_values(results: Results, dtypes: Sequence[DType]) -> tuple[Any, ...]:
-    """Uninitialised arrays for the values of a call."""
-    library = np if results.module == "numpy" else sys.modules["cupy"]
-    return tuple([library.empty(results.shape, dtype) for dtype in dtypes])
-
-
-def stored_parts(matrix: Any, results: Results) -> tuple[Any, ...]:
-    """The parts of a matrix that a kernel writes, in its order; all others are filled with their constants."""
-    parts = matrix.T.reshape(len(results.wrt), results.structure.count, *results.shape)
-    stored, constants = results.matrix_places
-    for place, number in constants:
-        parts[place] = number
-    # With ..., the part of one element is an array too.
-    return tuple([parts[*place, ...] for place in stored])
-
-
-def checked_matrix(matrix: Any, results: Results) -> Any:
-    """A matrix that a user gives to be written to."""
-    if not is_array(matrix, results.module):
-        raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-    rows, columns = results.structure.count * math.prod(results.shape), len(results.wrt)
-    if matrix.shape != (rows, columns):
-        raise ShapeError(
-            f"the matrix in out= has shape {matrix.shape}; it must be {(rows, columns)}: a row for each element "
-            f"of each output, and a column for each of ({', '.join(results.wrt)})"
-        )
-    if matrix.dtype != results.signature.result_dtype:
-        raise DTypeError(f"the matrix in out= has dtype {matrix.dtype}; it must be {results.signature.result_dtype}")
-    if results.module == "numpy" and not matrix.flags.writeable:
-        raise ArgumentError("the matrix in out= is read-only. Pass an array that can be written to.")
-    return matrix
-
-
-# --- all elements of all arguments ------------------------------------------------------------------------------------
 
 
 def sparse(results: Results, block: Callable[[int, int], Any]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.program import matrices
 from dualbcast.program.blocks import Index
-from dualbcast.program.outputs import Results, broadcasts_to, library_of, sum_to
+from dualbcast.program.outputs import Results, library_of
 from dualbcast.runtime.arguments import beside
 
 
@@ -117,10 +117,7 @@ class Jacobian(Index, Mapping[str, Any]):
         if self._matrix is not None:
             return self._matrix
         with beside(self._stored):
-            matrix = matrices.new_matrix(self._results)
-            for part, stored in zip(matrices.stored_parts(matrix, self._results), self._stored, strict=True):
-                part[...] = stored
-        return matrix
+            return self._results.matrix(self._stored)
 
     @property
     def T(self) -> Any:  # noqa: N802 (NumPy's name)
@@ -200,8 +197,8 @@ class Jacobian(Index, Mapping[str, Any]):
                 f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}{self._left_out()}"
             )
         for name, tangent in zip(self.wrt, tangents, strict=True):
-            shape = np.shape(tangent)
-            if not broadcasts_to(shape, self.shape):
+            if not self._results.fits(tangent):
+                shape = tuple(np.shape(tangent))
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
         with beside(self._stored):
             results = [
@@ -232,9 +229,9 @@ class Jacobian(Index, Mapping[str, Any]):
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
         results = []
         with beside(self._stored):
-            for name, shape in zip(self.wrt, self._results.shapes.values(), strict=True):
+            for name, position in zip(self.wrt, self._results.positions, strict=True):
                 total = sum(self[output, name] * cotangents[output] for output in range(self.outputs))
-                results.append(sum_to(total, shape))
+                results.append(self._results.summed(total, position))
         return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
