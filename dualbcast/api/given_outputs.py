@@ -6,7 +6,7 @@ from typing import Any
 
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.program.outputs import Results
+from dualbcast.program.outputs import OUT_FORMS, Results
 from dualbcast.program.products import Which
 from dualbcast.program.results import Jacobian
 from dualbcast.runtime.arguments import beside
@@ -29,7 +29,7 @@ def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, .
     if isinstance(out, str) and out == "matrix":
         return _in_new_matrix(specialisation, values)
     if not (isinstance(out, tuple) and len(out) == 2):
-        raise ArgumentError('out= must be (value, Jacobian), (value, matrix) or "matrix"')
+        raise ArgumentError(OUT_FORMS)
     first, second = specialisation.element.function.structure.flatten(out[0], "the value in out="), out[1]
     if isinstance(second, Jacobian) and second._matrix is None:
         results, outputs = specialisation.run(_BOTH, values, (*first, *second._stored))

@@ -21,6 +21,12 @@ from dualbcast.runtime.launch_plan import Plan, scalars
 
 Shape = tuple[int, ...]
 
+# How a message says what `out=` may be for a value and a Jacobian.
+OUT_FORMS = (
+    "out= must be the pair (value, Jacobian) that an earlier call returned, a pair (value, matrix) of arrays, or "
+    "'matrix'"
+)
+
 
 class Results:
     """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
@@ -133,7 +139,7 @@ class Results:
     def check_matrix(self, matrix: Any) -> None:
         """Refuse what cannot be the matrix that a kernel writes to."""
         if not is_array(matrix, self.module):
-            raise ArgumentError(f'out= must be (value, Jacobian), (value, matrix) or "matrix", not {called(matrix)}')
+            raise ArgumentError(f"{OUT_FORMS}; the second of the pair is {called(matrix)}")
         if matrix.shape != self._matrix_shape():
             raise ShapeError(
                 f"the matrix in out= has shape {matrix.shape}; it must be {self._matrix_shape()}: a row for each "
