@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast import special
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError
-from dualbcast.interop.sympy_printer import RESERVED, check_parts, sympy_module, text_of
+from dualbcast.interop.sympy_printer import RESERVED, check_parts, parts_of, sympy_module, text_of
 
 __all__ = ["from_sympy"]
 
@@ -82,9 +82,10 @@ def from_sympy(
     functions = dict(functions or {})
     tree = _tree(expr)
     expressions = list(_leaves(tree))
-    symbols = _symbols(args, expressions)
+    symbols = _symbols(args)
     expressions = _with_real_symbols(expressions, symbols)
     check_parts(expressions, functions)
+    _check_all_given(expressions, symbols)
     names = _names_of(symbols, {*RESERVED, *functions, name})
     writer = _Writer(names, functions)
     results = iter(writer.results(expressions, 1))
@@ -120,11 +121,12 @@ def _packed(tree: Any, texts: Iterator[str]) -> str:
     """The tree as the text of nested tuples."""
     if not isinstance(tree, list):
         return next(texts)
-    return f"({''.join(f'{_packed(part, texts)}, ' for part in tree)})"
+    parts = [_packed(part, texts) for part in tree]
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
 
-def _symbols(args: Any, expressions: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments as symbols; an error where they are none, or where a symbol of the expressions is missing."""
+def _symbols(args: Any) -> tuple[Any, ...]:
+    """The arguments as symbols; an error where they are none."""
     sympy = sympy_module()
     symbols = tuple(args) if isinstance(args, tuple | list | sympy.Tuple) else (args,)
     for symbol in symbols:
@@ -132,19 +134,23 @@ def _symbols(args: Any, expressions: Sequence[Any]) -> tuple[Any, ...]:
             raise ArgumentError(f"args= must have symbols of SymPy's: {symbol!r} is none")
     if len(set(symbols)) < len(symbols):
         raise ArgumentError(f"args= names a symbol twice: {', '.join(map(str, symbols))}")
-    free = set().union(*[expression.free_symbols for expression in expressions]) - set(symbols)
-    if free:
-        missing = sorted(free, key=str)
+    return symbols
+
+
+def _check_all_given(expressions: Sequence[Any], symbols: tuple[Any, ...]) -> None:
+    """Refuse symbols in expressions that are not among the arguments."""
+    kind = sympy_module().Symbol
+    missing = sorted({part for part in parts_of(expressions) if isinstance(part, kind)} - set(symbols), key=str)
+    if missing:
         same = [symbol for symbol in missing if str(symbol) in map(str, symbols)]
         hint = f" ({same[0]} of args= has other assumptions, and is another symbol)" if same else ""
         raise ArgumentError(f"the expression has symbols that are not in args=: {', '.join(map(str, missing))}{hint}")
-    return symbols
 
 
 def _with_real_symbols(expressions: list[Any], symbols: tuple[Any, ...]) -> list[Any]:
     """The expressions, without the real and imaginary parts that SymPy takes of symbols that may be complex."""
     sympy = sympy_module()
-    if not any(expression.has(sympy.re, sympy.im, sympy.conjugate, sympy.arg) for expression in expressions):
+    if not any(isinstance(part, sympy.re | sympy.im | sympy.conjugate | sympy.arg) for part in parts_of(expressions)):
         return expressions
     real = {symbol: sympy.Dummy(symbol.name, real=True) for symbol in symbols if symbol.is_real is None}
     back = {dummy: symbol for symbol, dummy in real.items()}
@@ -187,15 +193,18 @@ class _Writer:
 
         So nothing is taken out of a branch: it is computed only where the branch is taken.
         """
-        symbols: dict[Any, Any] = {}
-        for expression in expressions:
-            parts = self._sympy.preorder_traversal(expression)
-            for part in parts:
-                if isinstance(part, self._sympy.Piecewise):
-                    parts.skip()
-                    if part not in symbols:
-                        symbols[part] = self._branches(part, depth)
-        return [expression.xreplace(symbols) for expression in expressions]
+        kind = self._sympy.Piecewise
+        found = [part for part in parts_of(expressions, kind) if isinstance(part, kind)]
+        # Its symbol takes the place of each.
+        replaced = {part: self._branches(part, depth) for part in found}
+
+        def without(part: Any) -> Any:
+            if part not in replaced:
+                arguments = tuple(map(without, part.args))
+                replaced[part] = part if arguments == part.args else part.func(*arguments)
+            return replaced[part]
+
+        return [without(expression) for expression in expressions] if found else list(expressions)
 
     def _branches(self, piecewise: Any, depth: int) -> Any:
         """The symbol of a Piecewise, after the statements that compute it."""
@@ -208,7 +217,7 @@ class _Writer:
                     inner += 1
                 self._assign(symbol, value, inner)
                 return symbol
-            if word == "elif" and condition.has(self._sympy.Piecewise):
+            if word == "elif" and any(isinstance(part, self._sympy.Piecewise) for part in parts_of([condition])):
                 # The statements of the condition are in the branch where it is tested.
                 self._write(depth, "else:")
                 depth, word = depth + 1, "if"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dualbcast.errors import ArgumentError, MissingDependencyError
@@ -89,14 +89,28 @@ def sympy_module() -> Any:
         raise MissingDependencyError("SymPy", "from_sympy", "sympy") from None
 
 
+def parts_of(expressions: Iterable[Any], stop: type | tuple[type, ...] = ()) -> Iterator[Any]:
+    """Every part of expressions once, the expressions among them, but none that is only in a part of a type in `stop`.
+
+    SymPy's own ways through an expression visit a part as often as it occurs, which may be exponentially often.
+    """
+    seen, pending = set(), [*expressions]
+    while pending:
+        part = pending.pop()
+        if part not in seen:
+            seen.add(part)
+            yield part
+            if not isinstance(part, stop):
+                pending.extend(part.args)
+
+
 def check_parts(expressions: Iterable[Any], functions: Iterable[str]) -> None:
     """Refuse expressions with functions or other parts that have no meaning here."""
     sympy, known, missing = sympy_module(), {*FUNCTIONS, *functions}, {}
-    for expression in expressions:
-        for part in sympy.preorder_traversal(expression):
-            names = [kind.__name__ for kind in type(part).__mro__]
-            if not (names[0] in known or _PARTS.intersection(names)) or part is sympy.zoo:
-                missing[names[0]] = part
+    for part in parts_of(expressions):
+        names = [kind.__name__ for kind in type(part).__mro__]
+        if not (names[0] in known or _PARTS.intersection(names)) or part is sympy.zoo:
+            missing[names[0]] = part
     if not missing:
         return
     name, part = next(iter(missing.items()))
@@ -134,7 +148,7 @@ def _call(printer: Any, expression: Any) -> str:
         return f"{name}({', '.join(map(printer._print, arguments))})"
     if name == "polygamma" and arguments[0] == 0:
         name, arguments = "digamma", arguments[1:]
-    return FUNCTIONS[name].format(*[printer.parenthesize(argument, _ATOM) for argument in arguments])
+    return FUNCTIONS[name].format(*[printer.parenthesize(argument, _ATOM, strict=True) for argument in arguments])
 
 
 def _rational(_: Any, expression: Any) -> str:
