@@ -139,6 +139,7 @@ class ForeignResults(Results):
         self.names, self.positions, self.limit = flat.element.names, wrt, None
         self.wrt = tuple([self.names[at] for at in wrt])
         self.structure, self.blocks, self.begins = specialisation.element.function.structure, flat.blocks, flat.begins
+        self.first_partials = slice(*flat.begins[1:])
         self.signature, self.module = specialisation.signature, "numpy"
         self._adapter, self._values, self._dtypes = specialisation.adapter, values, specialisation.tangent_dtypes
         self._given, self._are_stored = None, True

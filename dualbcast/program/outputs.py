@@ -42,6 +42,8 @@ class Results:
         self.structure, self.blocks = product.structure, product.blocks
         # Where the outputs of the kernel begin that are values, first partials, and second partials.
         self.begins = 0, product.values, product.values + product.jacobian
+        # Those of a Jacobian, made here because each call needs it.
+        self.first_partials = slice(*self.begins[1:])
         # The shape that the arguments broadcast to, and the shape of each argument in `wrt`.
         self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
         # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.

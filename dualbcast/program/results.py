@@ -66,8 +66,7 @@ class Jacobian(Index, Mapping[str, Any]):
     @classmethod
     def of(cls, results: Results, outputs: Sequence[Any]) -> Self:
         """The first partial derivatives among the outputs of a kernel."""
-        _, first, end = results.begins
-        return cls(results, outputs[first:end])
+        return cls(results, outputs[results.first_partials])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.wrt)
