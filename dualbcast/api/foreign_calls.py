@@ -46,7 +46,7 @@ class ForeignSpecialisation(Specialisation):
         self.adapter = adapter
         self._products: dict[tuple[Element, Which, tuple[int, ...]], Flat] = {}
 
-    def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
+    def run(self, which: Which, values: tuple[Any, ...], out: Any = None, _forms: Any = None) -> Ran:
         if out is not None:
             self._refuse_out()
         return self._applied(self.element, which, () if which == "value" else self.wrt, values)

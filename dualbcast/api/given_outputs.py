@@ -13,6 +13,7 @@ from dualbcast.runtime.arguments import beside
 from dualbcast.runtime.launch_plan import scalars
 
 _BOTH: Which = "value_and_jacobian"
+_NEW_MATRIX = "matrix"
 
 
 def value_arrays(specialisation: Specialisation, out: Any) -> tuple[Any, ...]:
@@ -26,7 +27,7 @@ def value_arrays(specialisation: Specialisation, out: Any) -> tuple[Any, ...]:
 
 def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, ...], out: Any) -> tuple[Any, Jacobian]:
     """The value and the Jacobian of a call, written to the arrays of `out=`, or the Jacobian to a new matrix."""
-    if isinstance(out, str) and out == "matrix":
+    if isinstance(out, str) and out == _NEW_MATRIX:
         return _in_new_matrix(specialisation, values)
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ArgumentError(OUT_FORMS)
@@ -49,9 +50,9 @@ def _in_new_matrix(specialisation: Specialisation, values: tuple[Any, ...]) -> t
         results, outputs = specialisation.run(_BOTH, values)
         return results.value(outputs), Jacobian.of(results, outputs)
     with beside(values):
-        matrix = results.new_matrix()
-        given = (*results.new_values(specialisation.dtypes), *results.stored_parts(matrix))
-    results, outputs = specialisation.run(_BOTH, values, given)
+        matrix, parts = results.new_matrix()
+        given = (*results.new_values(specialisation.dtypes), *parts)
+    results, outputs = specialisation.run(_BOTH, values, given, forms=_NEW_MATRIX)
     jacobian = _of_parts(matrix, results, outputs)
     if not results.shape and results.module == "numpy":
         outputs = scalars(tuple(outputs), (False,) * len(outputs))

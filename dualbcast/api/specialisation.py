@@ -91,11 +91,13 @@ class Specialisation:
         wrt = () if which == "value" else self.wrt
         return self.element.prepare(which, values, wrt, signature=self.signature, out=out)
 
-    def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Ran:
-        """Make that call; `out` has the arrays to write to, in the order in which the kernel stores them."""
+    def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
+        """Make that call; `out` has the arrays to write to, in the order in which the kernel stores them, and `forms`
+        stands for their forms where the caller makes arrays that always have the same."""
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
-        return run_call(self._paths, (which, forms_of(out)), values, out, self.prepare, which, values, out)
+        key = which, forms or forms_of(out)
+        return run_call(self._paths, key, values, out, self.prepare, which, values, out)
 
     def results(self, values: tuple[Any, ...]) -> Results:
         """The rule that makes a value and a Jacobian of a kernel's outputs, the same for all calls."""

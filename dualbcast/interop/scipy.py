@@ -250,8 +250,8 @@ class Curve:
             raise ShapeError(
                 f"xdata has {len(variables)} rows; it must have one for each of {self._variables} variables"
             )
-        numbers = map(np.float64, parameters)
-        return self._function.value_and_jacobian(*variables, *numbers, wrt=self._named, out="matrix")
+        named = dict(zip(self._named, map(np.float64, parameters), strict=True))
+        return self._function.value_and_jacobian(*variables, wrt=self._named, out="matrix", **named)
 
 
 class RightHandSide:
