@@ -24,6 +24,11 @@ from dualbcast.program.results import Jacobian
 __all__ = ["Curve", "Objective", "Residuals", "RightHandSide"]
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 class Residuals:
     """Residuals and their Jacobian, for `scipy.optimize.least_squares` and `scipy.optimize.root`.
 

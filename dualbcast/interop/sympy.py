@@ -20,6 +20,11 @@ from dualbcast.interop.sympy_printer import RESERVED, check_parts, parts_of, sym
 __all__ = ["from_sympy"]
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 def from_sympy(
     expr: Any,
     args: Any,

@@ -85,7 +85,8 @@ class Index:
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
 
-        With n arguments in `wrt`, its shape is (*shape, n) for a Jacobian and (*shape, n, n) for a Hessian.
+        With n arguments in `wrt`, its shape is `(*shape, n)` for a Jacobian and `(*shape, n, n)` for a
+        Hessian.
         """
         which, axes = self._output(output), [len(self.wrt)] * self._order
         blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]

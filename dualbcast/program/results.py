@@ -34,8 +34,8 @@ class Jacobian(Index, Mapping[str, Any]):
     As a mapping it has the names of the arguments as keys. Two Jacobians are equal if they have the same arguments,
     outputs and shape, and equal numbers in all blocks; NaN is equal to nothing.
 
-    `np.asarray(J)` is one array, of shape (*shape, arguments) for a function that returns a number, and otherwise of
-    shape (*shape, outputs, arguments).
+    `np.asarray(J)` is one array, of shape `(*shape, arguments)` for a function that returns a number, and otherwise of
+    shape `(*shape, outputs, arguments)`.
 
     Examples
     --------
@@ -256,8 +256,8 @@ class Hessian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
-    `np.asarray(H)` is one array, of shape (*shape, arguments, arguments) for a function that returns a number, and
-    otherwise of shape (*shape, outputs, arguments, arguments).
+    `np.asarray(H)` is one array, of shape `(*shape, arguments, arguments)` for a function that returns a number, and
+    otherwise of shape `(*shape, outputs, arguments, arguments)`.
 
     Examples
     --------
