@@ -206,7 +206,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("hessian", values)
-        return Hessian.of(results, outputs)
+        return Hessian._of(results, outputs)
 
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
         """The value, its first and its second partial derivatives, from one launch.
@@ -236,7 +236,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
-        return results.value(outputs), Jacobian.of(results, outputs), Hessian.of(results, outputs)
+        return results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs)
 
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The product of every element's Hessian with tangents: the change of its gradient along them.
@@ -268,7 +268,7 @@ class Derivatives:
             tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt)
         )
         results, outputs = specialisation.forward("tangent", values, given)
-        return Jacobian.of(results, outputs)
+        return Jacobian._of(results, outputs)
 
 
 def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:

@@ -194,7 +194,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         if out is not None:
             return value_and_jacobian_into(specialisation, values, out)
         results, outputs = specialisation.run("value_and_jacobian", values)
-        return results.value(outputs), Jacobian.of(results, outputs)
+        return results.value(outputs), Jacobian._of(results, outputs)
 
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives without the value; see `value_and_jacobian` for the arguments.
@@ -209,7 +209,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("jacobian", values)
-        return Jacobian.of(results, outputs)
+        return Jacobian._of(results, outputs)
 
     def partial(self, wrt: str | int) -> BroadcastFunction:
         """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.

@@ -34,7 +34,7 @@ def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, .
     first, second = specialisation.element.function.structure.flatten(out[0], "the value in out="), out[1]
     if isinstance(second, Jacobian) and second._matrix is None:
         results, outputs = specialisation.run(_BOTH, values, (*first, *second._stored))
-        return results.value(outputs), Jacobian.of(results, outputs)
+        return results.value(outputs), Jacobian._of(results, outputs)
     matrix, results = second, specialisation.results(values)
     if isinstance(second, Jacobian):
         matrix = second._matrix
@@ -48,7 +48,7 @@ def _in_new_matrix(specialisation: Specialisation, values: tuple[Any, ...]) -> t
     if results.limit is not None:
         # The limit's own output is always new, and calls with both new and given arrays have no fast path.
         results, outputs = specialisation.run(_BOTH, values)
-        return results.value(outputs), Jacobian.of(results, outputs)
+        return results.value(outputs), Jacobian._of(results, outputs)
     with beside(values):
         matrix, parts = results.new_matrix()
         given = (*results.new_values(specialisation.dtypes), *parts)
@@ -60,6 +60,6 @@ def _in_new_matrix(specialisation: Specialisation, values: tuple[Any, ...]) -> t
 
 
 def _of_parts(matrix: Any, results: Results, outputs: Any) -> Jacobian:
-    jacobian = Jacobian.of(results, outputs)
+    jacobian = Jacobian._of(results, outputs)
     jacobian._matrix = matrix
     return jacobian

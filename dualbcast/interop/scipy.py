@@ -230,7 +230,7 @@ class Curve:
 
     @cached_property
     def f(self) -> Callable[..., Any]:
-        """The curve: `f(xdata, *parameters)`."""
+        """The curve as `curve_fit` calls it, `f(xdata, *parameters)`."""
 
         def f(xdata: Any, *parameters: Any) -> Any:
             value, jacobian = self._compute(xdata, parameters)

@@ -64,7 +64,7 @@ class Jacobian(Index, Mapping[str, Any]):
     _matrix: Any = None
 
     @classmethod
-    def of(cls, results: Results, outputs: Sequence[Any]) -> Self:
+    def _of(cls, results: Results, outputs: Sequence[Any]) -> Self:
         """The first partial derivatives among the outputs of a kernel."""
         return cls(results, outputs[results.first_partials])
 
@@ -277,6 +277,6 @@ class Hessian(Index):
     _order, _keys = 2, "[argument, argument] or [output, argument, argument]"
 
     @classmethod
-    def of(cls, results: Results, outputs: Sequence[Any]) -> Self:
+    def _of(cls, results: Results, outputs: Sequence[Any]) -> Self:
         """The second partial derivatives among the outputs of a kernel."""
         return cls(results, results.second_partials(outputs))
