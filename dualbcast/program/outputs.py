@@ -114,8 +114,9 @@ class Results:
         """A matrix in Fortran order, and the parts of it that a kernel is to write, which are contiguous; see
         `stored_parts`.
 
-        A kernel stores such blocks as fast as arrays of their own. Blocks that are columns of a matrix in C order take
-        1.3 to 1.7 times as long, for 3 arguments and 1,000 or 100,000 elements.
+        A kernel stores such blocks as fast as arrays of their own. With blocks that are columns of a matrix in C order
+        a call takes 1.2 times as long for 1,000 elements and 3 arguments, and 1.5 times for 100,000
+        (bench/bench_matrix.py).
         """
         rows, columns = self._matrix_shape
         parts = self._empty((columns, self.structure.count, *self.shape), self.signature.result_dtype)

@@ -169,6 +169,24 @@ def test_parameters_can_be_chosen_and_ordered() -> None:
     np.testing.assert_allclose(residuals.jac([1.3, 2.0]), numerical(residuals.fun, np.array([1.3, 2.0])), atol=1e-8)
 
 
+@differentiable_broadcast(static="kind")
+def signed(t, /, y, rate, *, kind="plain", scale):
+    return (math.exp(-rate * t) * scale - y) * (-1 if kind == "negative" else 1)
+
+
+def test_arguments_may_be_static_or_by_position_or_by_name_alone() -> None:
+    residuals = Residuals(signed, {"t": T, "y": Y, "kind": "negative"})
+    assert residuals.parameters == ("rate", "scale")
+    x = np.array([1.3, 2.0])
+    np.testing.assert_array_equal(residuals.fun(x), signed(T, Y, 1.3, kind="negative", scale=2.0))
+    np.testing.assert_allclose(residuals.jac(x), numerical(residuals.fun, x), atol=1e-8)
+    objective = Objective(signed, {"t": T, "y": Y})
+    np.testing.assert_allclose(objective.jac(x), numerical(residuals.fun, x).sum(axis=0) * -1, atol=1e-5)
+    np.testing.assert_allclose(objective.hessp(x, [1.0, 2.0]), objective.hess(x) @ [1.0, 2.0])
+    curve = Curve(lambda t, *, amplitude, rate: amplitude * math.exp(-rate * t))
+    np.testing.assert_allclose(curve.jac(T, 2.0, 1.3)[:, 0], np.exp(-1.3 * T))
+
+
 def test_several_residuals_of_an_element_stand_one_after_the_other() -> None:
     def circle(px, py, x, y, radius):
         distance = math.hypot(px - x, py - y)
