@@ -271,6 +271,8 @@ def test_a_copy_has_blocks_of_its_own(transport: Any) -> None:
     # The copy can be written to, and its matrix is then that of the new blocks.
     _, written = several.value_and_jacobian(2 * x, y, 2, out=(value, twin))
     np.testing.assert_array_equal(written.matrix(), several.jacobian(2 * x, y, 2).matrix())
+    np.testing.assert_array_equal(twin.matrix(), by_hand(twin))
+    np.testing.assert_array_equal(twin.matrix(), written.matrix())
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
