@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from dualbcast import special
-from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.api.from_source import from_source
+from dualbcast.api.function import BroadcastFunction, DecoratorOptions
+from dualbcast.errors import ArgumentError, entry_point
 from dualbcast.interop.sympy_printer import RESERVED, check_parts, parts_of, sympy_module, text_of
 
 __all__ = ["from_sympy"]
@@ -25,13 +25,14 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@entry_point
 def from_sympy(
     expr: Any,
     args: Any,
     *,
     name: str = "expression",
     functions: Mapping[str, Callable[..., Any]] | None = None,
-    **options: Any,
+    **options: Unpack[DecoratorOptions],
 ) -> BroadcastFunction:
     """A BroadcastFunction of an expression of SymPy's.
 
@@ -53,8 +54,9 @@ def from_sympy(
     Returns
     -------
     BroadcastFunction
-        `inspect.getsource(f.__wrapped__)` shows its text. A `Piecewise` is an `if` with real branches, and NaN where no
-        condition holds. Common subexpressions are computed once. Numbers are real: a root of a negative number is NaN.
+        It can be pickled, and `inspect.getsource(f.__wrapped__)` shows its text. A `Piecewise` is an `if` with real
+        branches, and NaN where no condition holds. Common subexpressions are computed once. Numbers are real: a root of
+        a negative number is NaN.
 
     Raises
     ------
@@ -96,8 +98,8 @@ def from_sympy(
     results = iter(writer.results(expressions, 1))
     lines = [f"def {name}({', '.join(names[symbol] for symbol in symbols)}):", *writer.lines]
     lines.append(f"    return {_packed(tree, results)}")
-    function = _compiled(name, lines, {"math": math, "np": np, "special": special, **functions})
-    return differentiable_broadcast(**options)(function) if options else differentiable_broadcast(function)
+    namespace = {"math": math, "np": np, "special": special, **functions}
+    return from_source("\n".join(lines), name, namespace=namespace, **options)
 
 
 def _tree(expr: Any) -> Any:
@@ -249,16 +251,3 @@ class _Writer:
 
     def _write(self, depth: int, line: str) -> None:
         self.lines.append("    " * depth + line)
-
-
-_numbers = itertools.count(1)
-
-
-def _compiled(name: str, lines: Sequence[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """The function of a text, which `inspect` and messages find under a file name of its own."""
-    text = "\n".join(lines) + "\n"
-    filename = f"<sympy {name} {next(_numbers)}>"
-    linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename
-    exec(compile(text, filename, "exec"), names)
-    function: Callable[..., Any] = names[name]
-    return function

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 import re
 from typing import Any
 
@@ -226,6 +227,13 @@ def test_nothing_is_taken_out_of_a_branch() -> None:
     assert all(line.startswith(" " * 8) for line in inside)
 
 
+def test_a_piecewise_in_a_branch_is_computed_there() -> None:
+    inner = sp.Piecewise((sp.log(x), x > 2), (sp.sqrt(x), True))
+    text = source(from_sympy(sp.Piecewise((inner * y, x > 0), (y, True)), (x, y)))
+    assert text.count("if ") == 2
+    assert text.count("math.log") == text.count("math.sqrt") == 1
+
+
 def test_common_subexpressions_are_computed_once() -> None:
     f = from_sympy([sp.cos(x * y) + 1, sp.cos(x * y) ** 2 * x * y, sp.sin(x * y)], (x, y))
     assert source(f).count("math.cos") == 1
@@ -294,6 +302,13 @@ def test_functions_of_the_users() -> None:
     assert (value, jacobian["x"], jacobian["y"]) == (72.0, 108.0, 48.0)
 
 
+def test_it_can_be_pickled() -> None:
+    f = from_sympy(sp.Piecewise((sp.sqrt(x), x > 0), (y, True)), (x, y), wrt="x")
+    twin = pickle.loads(pickle.dumps(f))
+    assert source(twin) == source(f)
+    assert twin.jacobian(np.array([-1.0, 4.0]), 2.0) == f.jacobian(np.array([-1.0, 4.0]), 2.0)
+
+
 def test_options_are_those_of_the_decorator() -> None:
     f = from_sympy(x * y, (x, y), name="area", wrt="x", backend="python")
     assert f.__name__ == "area"
@@ -308,7 +323,7 @@ def test_messages_show_the_line() -> None:
     with pytest.raises(CompileError) as caught:
         f(np.ones(3))
     assert "return" in str(caught.value)
-    assert re.search(r"called at <sympy f \d+>:\d+:\d+", str(caught.value))
+    assert re.search(r"in wrong\(\), called at <dualbcast source \w+>:2:12", str(caught.value))
     assert "wrong(x + 1)" in str(caught.value)
 
 
