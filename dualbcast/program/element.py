@@ -15,8 +15,8 @@ from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_t
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
 from dualbcast.program import products
+from dualbcast.program.outputs import Results
 from dualbcast.program.products import Backend, Options, TypedProduct, Which
-from dualbcast.program.results import Results
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
