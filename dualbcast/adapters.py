@@ -17,6 +17,7 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
+    "dask.": "dualbcast.interop.dask_arrays",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
@@ -53,6 +53,16 @@ class Location(NamedTuple):
 
 class DualbcastError(Exception):
     """The base class of all errors that this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # From a worker's process. An exception is otherwise made by its class from `args`, which have the message alone.
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[DualbcastError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DualbcastError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
 
 
 class _LocatedError(DualbcastError):
