@@ -55,7 +55,7 @@ class DualbcastError(Exception):
     """The base class of all errors that this package raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # From a worker's process. An exception is otherwise made by its class from `args`, which have the message alone.
+        # Exceptions are otherwise made anew by their class from `args`, which have the message alone.
         return _restored, (type(self), self.args, vars(self))
 
 

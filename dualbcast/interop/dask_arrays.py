@@ -12,21 +12,20 @@ from functools import lru_cache
 from operator import getitem
 from typing import Any, NamedTuple
 
-import dask.array as da
+import dask.array
 import numpy as np
-from dask.array.core import unify_chunks
-from dask.array.utils import meta_from_array
 
 from dualbcast.adapters import Adapter, register
 from dualbcast.errors import ArgumentError, IterationError, ShapeError
 from dualbcast.ir.nodes import numbers
-from dualbcast.passes.inlining import without_user_rules
+from dualbcast.program import pipeline
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType, is_array, sign, storage_name
 from dualbcast.runtime.cpu.policy import num_threads
 from dualbcast.runtime.iteration_space import result_shape
 
 Shape = tuple[int, ...]
+da: Any = dask.array  # its functions have no types
 
 
 class DaskAdapter(Adapter):
@@ -59,18 +58,19 @@ class DaskAdapter(Adapter):
         spans = tuple([None if at is None else Span.of(at, values[at], shape) for at in places])
         stored = tuple([dtype if span is None else _wide(dtype) for dtype, span in zip(dtypes, spans, strict=True)])
         call = ChunkCall(portable(element), stored, spans)
-        metas = [meta_from_array(meta, len(shape), dtype) for meta, dtype in zip(call.metas(values), stored, strict=True)]
+        metas = [da.utils.meta_from_array(meta, len(shape)) for meta in call.metas(values)]
+        function: Any = call
         axes, pairs, token = tuple(range(len(shape))), [], element.function.name.strip("<>")
         for value in _arrays(values, shape):
             pairs += [value, axes[len(axes) - value.ndim :] if isinstance(value, da.Array) else None]
         if len(dtypes) > 1:
             # No output, but the tuple of all: a chunk of it is computed once for all outputs that are asked for.
-            call, pairs = getitem, [da.blockwise(call, axes, *pairs, token=token, meta=metas[0]), axes]
+            function, pairs = getitem, [da.blockwise(call, axes, *pairs, token=token, meta=metas[0]), axes]
         outputs = []
         for at, (dtype, span, meta) in enumerate(zip(dtypes, spans, metas, strict=True)):
             which = (at, None) if len(dtypes) > 1 else ()
             adjusted = {} if span is None else dict.fromkeys(span.summed, 1)
-            output = da.blockwise(call, axes, *pairs, *which, token=token, meta=meta, adjust_chunks=adjusted)
+            output = da.blockwise(function, axes, *pairs, *which, token=token, meta=meta, adjust_chunks=adjusted)
             outputs.append(output if span is None else _total(output, span, np.ndim(values[span.at])).astype(dtype))
         return tuple(outputs)
 
@@ -173,18 +173,16 @@ class ChunkCall:
 
     def metas(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Outputs without elements for arguments without elements, so that errors come at the call."""
-        empty = [
-            np.empty_like(value._meta if isinstance(value, da.Array) else value, shape=(0,)) if _is_array(value) else value
-            for value in values
-        ]
-        return self.element.parts(tuple(empty), self.dtypes)
+        plain = [value._meta if isinstance(value, da.Array) else value for value in values]
+        empty = tuple([np.empty_like(value, shape=(0,)) if _is_array(value) else value for value in plain])
+        return self.element.parts(empty, self.dtypes)
 
 
 @lru_cache(maxsize=1024)
 def portable(element: Element) -> Element:
     """The element function with its outputs in a tuple, which means the same in every process."""
-    function = without_user_rules(replace(element.function, structure=numbers(len(element.function.outputs))))
-    return Element(function, element.names, element.label, element.options)
+    function = replace(element.function, structure=numbers(len(element.function.outputs)))
+    return Element(pipeline.run(pipeline.portable(), function), element.names, element.label, element.options)
 
 
 def _is_array(value: Any) -> bool:
@@ -214,7 +212,7 @@ def _arrays(values: tuple[Any, ...], shape: Shape) -> list[Any]:
         if isinstance(value, da.Array):
             pairs += [value, tuple(range(len(shape) - value.ndim, len(shape)))]
     try:
-        chunks, unified = unify_chunks(*pairs)
+        chunks, unified = da.core.unify_chunks(*pairs)
     except ValueError as error:
         raise ShapeError(f"the chunks of the arguments do not fit together: {error}") from None
     remaining, arrays = iter(unified), []

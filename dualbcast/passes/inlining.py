@@ -64,9 +64,9 @@ def inline_helpers(function: ir.Function) -> ir.Function:
     return _inlined(function, _helper_with_loops)
 
 
-def without_user_rules(function: ir.Function) -> ir.Function:
-    """The function with the bodies of users' rules in place of their calls, and without custom derivatives, so that it
-    means the same in a process that does not have these rules. Operations are on atoms.
+def inline_user_rules(function: ir.Function) -> ir.Function:
+    """The function with the functions of a user's rules in place of their calls, so that it means the same in a process
+    without these rules; itself where it has none. Operations are on atoms.
 
     Before::
 
@@ -77,10 +77,10 @@ def without_user_rules(function: ir.Function) -> ir.Function:
     After::
 
         function f(x: float)
-            x_1: float = mul(x, x)
-            output out = x_1
+            %squared: float = mul(x, x)
+            output out = %squared
     """
-    return _inlined(drop_custom_derivatives(function), _helper_of_user)
+    return _inlined(function, _helper_of_user)
 
 
 def _inlined(function: ir.Function, helper_for: Callable[[ir.Op], ir.Function | None]) -> ir.Function:

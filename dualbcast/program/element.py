@@ -144,8 +144,7 @@ class Element:
 
 @lru_cache(maxsize=1024)
 def _of_content(content: bytes) -> Element:
-    """The element function of a pickle: one for a process, however often the pickle comes, so that its kernels are found
-    again."""
+    """The element function of a pickle. However often the pickle comes, a process makes one, which has the kernels."""
     import pickle
     import zlib
 
