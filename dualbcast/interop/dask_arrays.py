@@ -31,7 +31,7 @@ da: Any = dask.array  # its functions have no types
 class DaskAdapter(Adapter):
     """For `dask.array.Array` with chunks of NumPy's or CuPy's. NumPy's arrays become Dask's, with the same chunks."""
 
-    name, arrays = "Dask", "dask.array.Array"
+    name, arrays, namespace = "Dask", "dask.array.Array", da
     takes_numpy = True
 
     def token(self, value: Any, name: str) -> Any:
@@ -54,8 +54,25 @@ class DaskAdapter(Adapter):
         dtypes: tuple[DType, ...],
         sums: tuple[int | None, ...] | None = None,
     ) -> tuple[Any, ...]:
-        shape, places = _shape(values, element.names), sums or (None,) * len(dtypes)
-        spans = tuple([None if at is None else Span.of(at, values[at], shape) for at in places])
+        shapes = None if sums is None else tuple([None if at is None else np.shape(values[at]) for at in sums])
+        return self.parts(element, values, dtypes, shapes, sums)
+
+    def parts(
+        self,
+        element: Element,
+        values: tuple[Any, ...],
+        dtypes: tuple[DType, ...],
+        shapes: tuple[Shape | None, ...] | None = None,
+        sums: tuple[int | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The outputs, summed to shapes; `sums` has the positions of the arguments that have these shapes."""
+        shape, none = _shape(values, element.names), (None,) * len(dtypes)
+        spans = tuple(
+            [
+                None if own is None else Span.of(own, shape, at)
+                for own, at in zip(shapes or none, sums or none, strict=True)
+            ]
+        )
         stored = tuple([dtype if span is None else _wide(dtype) for dtype, span in zip(dtypes, spans, strict=True)])
         call = ChunkCall(portable(element), stored, spans)
         metas = [da.utils.meta_from_array(meta, len(shape)) for meta in call.metas(values)]
@@ -71,7 +88,7 @@ class DaskAdapter(Adapter):
             which = (at, None) if len(dtypes) > 1 else ()
             adjusted = {} if span is None else dict.fromkeys(span.summed, 1)
             output = da.blockwise(function, axes, *pairs, *which, token=token, meta=meta, adjust_chunks=adjusted)
-            outputs.append(output if span is None else _total(output, span, np.ndim(values[span.at])).astype(dtype))
+            outputs.append(output if span is None else _total(output, span).astype(dtype))
         return tuple(outputs)
 
     def shape(self, values: tuple[Any, ...]) -> Shape:
@@ -110,24 +127,27 @@ class DaskAdapter(Adapter):
 
 
 class Span(NamedTuple):
-    """How an output is summed: to the argument at a position, which spans some axes of the result and not others."""
+    """How an output is summed: to a shape that spans some axes of the result and not others.
 
-    at: int
+    `rank` is that of the shape, and `at` the position of the argument that has it, if it is that of one.
+    """
+
     spanned: tuple[bool, ...]
+    rank: int
+    at: int | None
 
     @property
     def summed(self) -> Shape:
-        """The axes that the argument does not span."""
+        """The axes that it does not span."""
         return tuple([axis for axis, is_spanned in enumerate(self.spanned) if not is_spanned])
 
     @classmethod
-    def of(cls, at: int, value: Any, shape: Shape) -> Span:
-        """The span of a value of a call whose result has this shape."""
-        own = np.shape(value)
+    def of(cls, own: Shape, shape: Shape, at: int | None) -> Span:
+        """The span of an array in a result of this shape."""
         extra = len(shape) - len(own)
-        # A length that is not known yet is one that the argument spans.
+        # A length that is not known yet is one that it spans.
         spanned = [length != 1 or whole == 1 for length, whole in zip(own, shape[extra:], strict=True)]
-        return cls(at, (*[False] * extra, *spanned))
+        return cls((*[False] * extra, *spanned), len(own), at)
 
 
 class ChunkCall:
@@ -162,12 +182,13 @@ class ChunkCall:
     def _summed(self, span: Span, values: tuple[Any, ...], whole: Shape) -> Shape:
         """The shape of a sum of a chunk."""
         shape = tuple([length if kept else 1 for length, kept in zip(whole, span.spanned, strict=True)])
-        own = np.shape(values[span.at])
+        own = shape if span.at is None else np.shape(values[span.at])
         if own != shape[len(shape) - len(own) :]:
-            # The lengths were not known when the call was made, and one that was taken to be of all is 1.
+            # A length was not known when the call was made, and is 1.
+            name = self.element.names[span.at or 0]
             raise ShapeError(
-                f"a chunk of {self.element.names[span.at]} has shape {own} where the result has {whole}: its lengths "
-                "were not known, and it is broadcast. Call compute_chunk_sizes() of the Dask array before the call."
+                f"a chunk of {name} has shape {own} where the result has {whole}: its lengths were not known, and it "
+                "is broadcast. Call compute_chunk_sizes() of the Dask array before the call."
             )
         return shape
 
@@ -229,12 +250,12 @@ def _arrays(values: tuple[Any, ...], shape: Shape) -> list[Any]:
     return arrays
 
 
-def _total(output: Any, span: Span, rank: int) -> Any:
-    """The sum of the sums of chunks, in a tree, of the rank of the argument that it is for."""
+def _total(output: Any, span: Span) -> Any:
+    """The sum of the sums of chunks, in a tree."""
     axes = tuple([axis for axis in span.summed if output.numblocks[axis] > 1])
     if axes:
         output = output.sum(axis=axes, dtype=output.dtype, keepdims=True)
-    return output[(0,) * (output.ndim - rank)] if output.ndim > rank else output
+    return output[(0,) * (output.ndim - span.rank)] if output.ndim > span.rank else output
 
 
 register(DaskAdapter(), da.Array)
