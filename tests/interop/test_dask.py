@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from corpus import CORPUS, Case
 from corpus_calls import arrays
+from fake_cupy import FakeCuPy, cupy  # noqa: F401
 from suites import sampled
 
 import dualbcast
@@ -252,15 +253,14 @@ def test_numpys_arrays_and_numbers_stand_beside_dasks() -> None:
     for w in (X, ROW, COLUMN, np.array(1.5), np.float32(1.5), np.float64(1.5), 1.5, 2, True, [1.5] * 13):
         same(scaled(x, w), scaled(X, w))
         same(scaled(of(single, 6), w), scaled(single, w), 1e-6)
-    y = scaled(x, X)
+    y = scaled(x, 2 * X)
     assert y.chunks == x.chunks
     # NumPy's array is cut to the chunks, so that no task gets all of it.
-    sizes = [
-        task.value.size
-        for task in dict(y.__dask_graph__()).values()
-        if isinstance(getattr(task, "value", 0), np.ndarray)
-    ]
-    assert not sizes or max(sizes) <= 30
+    graph = y.__dask_graph__()
+    pieces = [piece for name in graph.layers if name.startswith("array-") for piece in graph.layers[name].values()]
+    assert sorted(each.size for each in pieces if type(each) is np.ndarray) == sorted(
+        2 * [rows * columns for rows in x.chunks[0] for columns in x.chunks[1]]
+    )
     changed = X.copy()
     y = scaled(x, changed)
     changed[:] = np.nan
@@ -510,3 +510,19 @@ def test_many_threads_give_the_same_bits() -> None:
     for _ in range(5):
         found = dask.compute(*flat, scheduler="threads", num_workers=8)
         assert [each.tobytes() for each in found] == wanted
+
+
+def test_chunks_on_a_gpu(cupy: FakeCuPy) -> None:  # noqa: F811
+    """With CuPy's stand-in, whose kernels do nothing: which are launched, and on what."""
+    pytest.importorskip("numba.cuda")
+    array = cupy.ndarray(X.shape)
+    array[:] = X
+    x = da.from_array(array, chunks=(10, 13), asarray=False)
+    value, jacobian = scaled.value_and_jacobian(x, 2.0)
+    assert type(value._meta) is cupy.ndarray and value.chunks == x.chunks
+    assert cupy.launches == []
+    chunks = dask.compute(*value.blocks.ravel(), *jacobian["w"].blocks.ravel(), scheduler="synchronous")
+    assert {type(chunk) for chunk in chunks} == {cupy.ndarray}
+    assert len(cupy.launches) == 2
+    with pytest.raises(ArgumentError, match=r"NumPy array and .* is a CuPy array"):
+        scaled(x, ROW)
