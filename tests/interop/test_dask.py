@@ -20,7 +20,16 @@ from suites import sampled
 
 import dualbcast
 from dualbcast import differentiable_broadcast
-from dualbcast.errors import ArgumentError, BackendError, DTypeError, IterationError, ShapeError
+from dualbcast.errors import (
+    ArgumentError,
+    BackendError,
+    CompileError,
+    DTypeError,
+    IterationError,
+    Location,
+    MissingDependencyError,
+    ShapeError,
+)
 
 pytest.importorskip("dask.array")
 import dask
@@ -93,7 +102,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 # --- the corpus -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", sampled(CORPUS, 8), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(CORPUS, 12), ids=lambda case: case.name)
 @pytest.mark.parametrize("dtype", sampled(["float64", "float32"], 2))
 def test_every_function_of_the_corpus_gives_the_numbers_of_numpys_call(case: Case, dtype: str) -> None:
     function = differentiable_broadcast(case.function)
@@ -354,6 +363,20 @@ def test_sums_have_the_same_bits_however_tasks_run() -> None:
     np.testing.assert_allclose(cotangent, jacobian["w"].sum(axis=0), rtol=1e-4, atol=1e-4)
 
 
+def test_arrays_of_xarray_with_chunks() -> None:
+    xr = pytest.importorskip("xarray")
+    x = xr.DataArray(of(X, (6, 5)), dims=("t", "s"), coords={"t": np.arange(20.0)})
+    w = xr.DataArray(ROW, dims="s")
+    value, jacobian = scaled.value_and_jacobian(x, w)
+    wanted, blocks = scaled.value_and_jacobian(X, ROW)
+    pulled = scaled.vjp(x, w)[1](xr.ones_like(value))
+    assert value.coords["t"].size == 20 and value.chunks == x.chunks
+    same(value.data, wanted)
+    same(jacobian["w"].data, blocks["w"])
+    assert pulled[1].dims == ("s",)
+    same(pulled[1].data, blocks["w"].sum(axis=0), 1e-12)
+
+
 def test_a_sum_without_several_chunks_takes_no_further_task() -> None:
     (cotangent,) = scaled.vjp(of(X, (20, 5)), ROW, wrt="w")[1](1.0)
     assert not any("sum" in name for name in layers(cotangent))
@@ -468,6 +491,20 @@ def test_users_rules_hold_in_a_process_that_does_not_have_them(own_rules: Any) -
     check_own_rules(own_rules, scheduler="processes", num_workers=1)
 
 
+def test_errors_are_the_same_after_a_pickle() -> None:
+    where = Location(__file__, 1, 0, 1, 3)
+    for error in (
+        IterationError("f", 3, (1, 2), 4, where),
+        CompileError("no", where, "yes", (("g", where),)),
+        MissingDependencyError("a", "b", "c"),
+        ShapeError("shape"),
+    ):
+        error.add_note("a note")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
+        assert again.args == error.args and again.__notes__ == ["a note"]
+
+
 def newton(x):
     while abs(x * x - 2.0) > 1e-9:
         x = x - 0.01 * (x * x - 2.0)
@@ -514,7 +551,7 @@ def test_many_threads_give_the_same_bits() -> None:
 
 def test_chunks_on_a_gpu(cupy: FakeCuPy) -> None:  # noqa: F811
     """With CuPy's stand-in, whose kernels do nothing: which are launched, and on what."""
-    pytest.importorskip("numba.cuda")
+    pytest.importorskip("numba_cuda")
     array = cupy.ndarray(X.shape)
     array[:] = X
     x = da.from_array(array, chunks=(10, 13), asarray=False)

@@ -91,6 +91,14 @@ def test_gradients_are_those_of_numpys_arrays(loss: str, wrt: int) -> None:
     np.testing.assert_allclose(gradient, wanted, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_chunks_may_cut_every_axis(loss: str) -> None:
+    function, y = LOSSES[loss], da.from_array(Y, chunks=70)
+    found = graph.grad(function)(W, da.from_array(X, chunks=(60, 5)), y).compute()
+    rtol = 1e-5 if loss == "dtype" else 1e-11
+    np.testing.assert_allclose(found, graph.grad(function)(W, X, Y), rtol=rtol, atol=rtol)
+
+
 def test_value_and_gradient_of_a_sum_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
     run = ChunkCall.__call__
