@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -37,7 +38,7 @@ import dask.array
 import dask.array.utils
 from dask.base import tokenize
 
-from dualbcast.interop.dask_arrays import ChunkCall, portable
+from dualbcast.interop.dask_arrays import ChunkCall, DaskAdapter, portable
 from dualbcast.ir.traversal import operations_of
 
 da: Any = dask.array
@@ -427,8 +428,9 @@ assert not set(keys()) & set(first)
 def test_the_same_call_has_the_same_key_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "keys.py"
     script.write_text(KEYS)
-    command = [sys.executable, str(script)]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dualbcast.__file__).parents[1])}
+    options: dict[str, Any] = {"env": environment, "capture_output": True, "text": True, "check": False}
+    runs = [subprocess.run([sys.executable, str(script)], **options) for _ in range(2)]
     assert [run.returncode for run in runs] == [0, 0], runs[0].stderr
     assert runs[0].stdout == runs[1].stdout != ""
 
@@ -450,6 +452,20 @@ def test_another_function_has_another_key() -> None:
     assert len({*names}) == len(names)
     assert [call().name for call in calls] == names
     assert tokenize(calls[0]()) == tokenize(calls[0]())
+
+
+def test_sums_over_different_axes_have_different_keys() -> None:
+    element = element_of(several, X, ROW, COLUMN)
+    dtypes = tuple([each.dtype for each in several(X, ROW, COLUMN)])
+    rows, columns = (
+        DaskAdapter().parts(element, (of(X, (6, 5)), ROW, COLUMN), dtypes, (shape, shape, None, shape))
+        for shape in ((20, 1), (1, 13))
+    )
+    found = dask.compute(rows[0], rows[1], columns[0], columns[1])
+    y, z, *_ = several(X, ROW, COLUMN)
+    wanted = [each.sum(axis=axis, keepdims=True) for axis in (1, 0) for each in (y, z)]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def bent(x, width):
