@@ -17,6 +17,7 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
+    "dask.": "dualbcast.interop.dask_arrays",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
@@ -38,6 +39,9 @@ class Adapter(ABC):
     arrays: str
     # Whether a call may also have arrays of NumPy's that are not of shape ().
     takes_numpy = False
+    # The library's module of NumPy's functions, if Variables of the graph may hold its arrays. These do not change,
+    # and are computed when somebody asks for them; `parts` makes calls on them.
+    namespace: Any = None
 
     @abstractmethod
     def token(self, value: Any, name: str) -> Any:
@@ -60,6 +64,16 @@ class Adapter(ABC):
         NumPy's. Output k has dtype `dtypes[k]`. If `sums` is given and `sums[k]` is a position, output k is summed to
         the shape of `values[sums[k]]`, over the axes along which that was broadcast.
         """
+
+    def parts(
+        self,
+        element: Any,
+        values: tuple[Any, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        shapes: tuple[tuple[int, ...] | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The same, where `shapes[k]` is None, or the shape that output k is summed to; see `Element.parts`."""
+        raise NotImplementedError
 
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""
@@ -118,6 +132,12 @@ def adapter_for(value: Any) -> Adapter | None:
     return adapter
 
 
+def is_lazy(value: Any) -> bool:
+    """Whether a value is an array of another library's that a Variable of the graph may hold."""
+    adapter = adapter_for(value)
+    return adapter is not None and adapter.namespace is not None
+
+
 def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
     """The adapter for a call with these arguments; None where all are arrays of NumPy's or CuPy's, or numbers.
 
@@ -134,6 +154,8 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
         if its is not None:
             described = a_or_an(its.arrays)
         elif hasattr(type(value), "__broadcast_function__"):
+            if adapter.namespace is not None:
+                continue
             described = "a Variable"
         elif isinstance(value, np.ndarray):
             if adapter.takes_numpy:

@@ -411,6 +411,36 @@ BUGS = [
         "if len(value) != len(index):",
         "test_any_array",
     ),
+    Bug(
+        "sum of the first chunk in place of all",
+        "output = output.sum(axis=axes, dtype=output.dtype, keepdims=True)",
+        "output = output[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(output.ndim))]",
+        "test_dask",
+    ),
+    Bug(
+        "one name for sums over different axes",
+        "repr((element.names, element.label, element.options, self.spans))",
+        "repr((element.names, element.label, element.options))",
+        "test_dask",
+    ),
+    Bug(
+        "a user's rule that stays behind",
+        "pipeline.run(pipeline.portable(), function)",
+        "function",
+        "test_dask",
+    ),
+    Bug(
+        "an element function anew for each task",
+        "@lru_cache(maxsize=1024)\ndef _of_content",
+        "def _of_content",
+        "test_dask",
+    ),
+    Bug(
+        "lazy arrays cut at the first sum of the graph",
+        "else adapter.parts(element, values, dtypes, shapes)",
+        "else adapter.parts(element, values, dtypes)",
+        "test_dask_graph",
+    ),
     # --- graph ---
     Bug(
         "gradient of only one output",

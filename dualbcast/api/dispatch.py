@@ -92,8 +92,9 @@ class Dispatch:
         signature = sign(values, names)
         first = directions(wrt, form, names, signature, self.binder)
         second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
-        if adapter is None:
-            return Specialisation(program, signature, first, second, recorder_of(values)), values
+        recorder = recorder_of(values)
+        if adapter is None or recorder is not None:
+            return Specialisation(program, signature, first, second, recorder), values
         # Imported here, since most processes have no arrays of other libraries.
         from dualbcast.api.foreign_calls import ForeignSpecialisation
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
@@ -45,6 +45,17 @@ class Element:
         self._products: dict[tuple[Any, ...], TypedProduct] = {}
         self._derived: dict[tuple[Derivation, tuple[int, ...]], Element] = {}
         self._paths: Recent[FastPath] = Recent()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_content, (self._content,)
+
+    @cached_property
+    def _content(self) -> bytes:
+        """All that the element function is made of, without what it has compiled."""
+        import pickle
+        import zlib
+
+        return zlib.compress(pickle.dumps((self.function, self.names, self.label, self.options), protocol=5))
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
         """A function derived from this one, as an element function again; `wrt` has positions of parameters.
@@ -129,6 +140,15 @@ class Element:
         key = dtypes, shapes, forms_of(values)
         results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)
         return results.parts(outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_content(content: bytes) -> Element:
+    """The element function of a pickle. However often the pickle comes, a process makes one, which has the kernels."""
+    import pickle
+    import zlib
+
+    return Element(*pickle.loads(zlib.decompress(content)))
 
 
 @contextmanager
