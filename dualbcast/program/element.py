@@ -104,12 +104,7 @@ class Element:
         The arrays of `out` are in the order in which the kernel stores them, with None for one to be allocated.
         """
         operands = classify(values, self.names, signature)
-        key = which, wrt, operands.signature, parts
-        spec = self._products.get(key)
-        if spec is None:
-            with plain_errors(self.function):
-                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
-            self._products[key] = spec
+        spec = self.typed(which, wrt, operands.signature, parts)
         sums = None
         if shapes is not None:
             blocks = spec.product.blocks.items()
@@ -119,6 +114,18 @@ class Element:
             out = None if out is None else (*out, None)
         is_interpreted = self.options.backend == "python"
         return Call(spec, plan(operands, spec.dtypes, out, sums, spec.product.work, is_interpreted), shapes)
+
+    def typed(
+        self, which: Which, wrt: tuple[int, ...], signature: Signature, parts: tuple[DType, ...] | None
+    ) -> TypedProduct:
+        """A product for arguments of these dtypes; see `prepare`."""
+        key = which, wrt, signature, parts
+        spec = self._products.get(key)
+        if spec is None:
+            with plain_errors(self.function):
+                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
+            self._products[key] = spec
+        return spec
 
     def parts(
         self, values: tuple[Any, ...], dtypes: tuple[DType, ...] | None = None, shapes: Shapes = None

@@ -255,11 +255,11 @@ def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int
     if count > threads:
         # As many for each thread: of three for two, one would have twice the work.
         count -= count % threads
-    return _bounds(total, ints[kernel.source.layout.rank - 1], count)
+    return aligned_bounds(total, ints[kernel.source.layout.rank - 1], count)
 
 
 @functools.lru_cache(maxsize=256)
-def _bounds(total: int, row: int, count: int) -> tuple[int, ...]:
+def aligned_bounds(total: int, row: int, count: int) -> tuple[int, ...]:
     """Where ranges begin, at most so many, and the end of the last.
 
     A range begins at a multiple of `ALIGNMENT` in its row.

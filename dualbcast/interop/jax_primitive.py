@@ -1,0 +1,261 @@
+"""A primitive of JAX that applies an element function, with its rules: shapes, derivatives, batches, and how XLA runs it.
+
+The derivative of an element function is an element function, and so is the transpose of that: the rules bind the
+primitive again, and derivatives of any order come by recursion. No Jacobian is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from dualbcast.errors import BackendError
+from dualbcast.interop import xla
+from dualbcast.ir.nodes import Const
+from dualbcast.program.element import Element
+from dualbcast.runtime.arguments import DType
+from dualbcast.runtime.iteration_space import Shapes, result_shape
+
+
+class Linear(NamedTuple):
+    """How an element function that is linear in its last arguments was derived from `base`: it is the "tangent" or the
+    "pullback" in the parameters `wrt`. All outputs of `base` are floats."""
+
+    derivation: Literal["tangent", "pullback"]
+    base: Element
+    wrt: tuple[int, ...]
+
+    @property
+    def element(self) -> Element:
+        """The element function."""
+        return self.base.derive(self.derivation, self.wrt)
+
+
+class Application(NamedTuple):
+    """The parameters of the primitive: an element function, the dtype of each output, the shape that each is summed to
+    (None where it is not summed), the dtype of the arithmetic; and, if it is linear, how it was derived."""
+
+    element: Element
+    dtypes: tuple[DType, ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    compute: str
+    linear: Linear | None = None
+
+    def __call__(self, *operands: Any) -> list[Any]:
+        """The outputs for arrays of JAX, or tracers."""
+        outputs: list[Any] = PRIMITIVE.bind(*operands, application=self)
+        return outputs
+
+    def __repr__(self) -> str:
+        return f"<{self.element.label}>"
+
+    @property
+    def sums(self) -> Shapes:
+        """The shapes of sums, or None where nothing is summed."""
+        return None if all(shape is None for shape in self.shapes) else self.shapes
+
+
+PRIMITIVE = Primitive("dualbcast")
+PRIMITIVE.multiple_results = True
+
+
+def _space(application: Application, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that arguments of these shapes broadcast to."""
+    return result_shape(tuple([(shape, (), None) for shape in shapes]), application.element.names)  # type: ignore[arg-type]
+
+
+def _abstract(*avals: Any, application: Application) -> list[Any]:
+    space = _space(application, [aval.shape for aval in avals])
+    return [
+        jax.core.ShapedArray(space if shape is None else shape, dtype)
+        for shape, dtype in zip(application.shapes, application.dtypes, strict=True)
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _compiled(application: Application) -> Any:
+    return jax.jit(application.__call__)
+
+
+def _run(*operands: Any, application: Application) -> list[Any]:
+    outputs: list[Any] = _compiled(application)(*operands)
+    return outputs
+
+
+PRIMITIVE.def_impl(_run)
+PRIMITIVE.def_abstract_eval(_abstract)
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, application: Application) -> tuple[list[Any], list[Any]]:
+    """The outputs, and their tangents by a function that is linear in those of the arguments."""
+    outputs = application(*primals)
+    wrt = tuple([at for at, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)])
+    found: list[Any] = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
+    element = application.element
+    given = element.select(element.floats).derive("tangent", wrt).function.outputs
+    moving = tuple([at for at, tangent in zip(element.floats, given, strict=True) if not _is_zero(tangent.value)])
+    if moving:
+        linear = Linear("tangent", element.select(moving), wrt)
+        dtypes, shapes = (tuple([each[at] for at in moving]) for each in (application.dtypes, application.shapes))
+        tangent_of = Application(linear.element, dtypes, shapes, application.compute, linear)
+        results = tangent_of(*primals, *[tangents[at] for at in wrt])
+        for at, tangent in zip(moving, results, strict=True):
+            found[at] = tangent
+    return outputs, found
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, Const) and value.value == 0
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, application: Application) -> list[Any]:
+    """The cotangents of the arguments in which the function is linear, summed where those were broadcast."""
+    linear = application.linear
+    if linear is None:
+        raise NotImplementedError(f"{application.element.label} is not linear, so that it has no transpose")
+    count = len(linear.base.function.params)
+    wanted = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    given = [at for at, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
+    found: list[Any] = [ad.Zero(operand.aval) if ad.is_undefined_primal(operand) else None for operand in operands]
+    if not wanted or not given:
+        return found
+    if wanted[0] < count:
+        raise NotImplementedError(f"{application.element.label} is not linear in {application.element.names[wanted[0]]}")
+    directions = [at - count for at in wanted]
+    if linear.derivation == "tangent":
+        base = linear.base.select(tuple(given))
+        derived = Linear("pullback", base, tuple([linear.wrt[at] for at in directions]))
+    else:
+        base = linear.base.select(tuple(directions))
+        derived = Linear("tangent", base, tuple([linear.wrt[at] for at in given]))
+    avals = [operands[at].aval for at in wanted]
+    space = _space(application, [jnp.shape(_aval(operand)) for operand in operands])
+    values = [*operands[:count], *[cotangents[at] for at in given]]
+    if _space_of(values) != space:
+        values[-1] = jnp.broadcast_to(values[-1], space)
+    shapes = tuple([None if aval.shape == space else aval.shape for aval in avals])
+    dtypes = tuple([np.dtype(aval.dtype) for aval in avals])
+    results = Application(derived.element, dtypes, shapes, application.compute, derived)(*values)
+    for at, result in zip(wanted, results, strict=True):
+        found[at] = result
+    return found
+
+
+def _aval(operand: Any) -> Any:
+    return operand.aval if ad.is_undefined_primal(operand) else operand
+
+
+def _space_of(values: Sequence[Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*[jnp.shape(value) for value in values])
+
+
+ad.primitive_jvps[PRIMITIVE] = _jvp
+ad.primitive_transposes[PRIMITIVE] = _transpose
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def _batch(
+    operands: Sequence[Any], axes: Sequence[int | None], *, application: Application
+) -> tuple[list[Any], list[int]]:
+    """Outputs with the axis of the batch in front, by broadcasting along it."""
+    shapes = [
+        jnp.shape(operand) if axis is None else (*operand.shape[:axis], *operand.shape[axis + 1 :])
+        for operand, axis in zip(operands, axes, strict=True)
+    ]
+    rank = len(_space(application, shapes))
+    size = next(operand.shape[axis] for operand, axis in zip(operands, axes, strict=True) if axis is not None)
+    moved = [
+        operand
+        if axis is None
+        else jnp.moveaxis(operand, axis, 0).reshape(size, *[1] * (rank - len(shape)), *shape)
+        for operand, axis, shape in zip(operands, axes, shapes, strict=True)
+    ]
+    sums = application.shapes
+    wide = [None if own is None else (size, *[1] * (rank - len(own)), *own) for own in sums]
+    outputs = application._replace(shapes=tuple(wide))(*moved)
+    narrow = [
+        output if own is None else output.reshape(size, *own) for output, own in zip(outputs, sums, strict=True)
+    ]
+    return narrow, [0] * len(narrow)
+
+
+batching.primitive_batchers[PRIMITIVE] = _batch
+
+
+# --- how it is run ----------------------------------------------------------------------------------------------------
+
+_TARGET = "dualbcast_1"
+
+
+@lru_cache(maxsize=1)
+def _register() -> None:
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(xla.handler()), platform="cpu")
+
+
+def _on_cpu(*operands: Any, application: Application) -> list[Any]:
+    """The outputs by a kernel of the CPU, which is compiled."""
+    element = application.element
+    options = element.options
+    if options.backend == "python" or options.max_iterations is not None:
+        return _on_host(*operands, application=application)
+    if options.backend == "cuda":
+        raise BackendError("the cuda backend cannot use JAX's arrays on a CPU; choose backend='auto'")
+    arguments = tuple([(jnp.shape(operand), np.dtype(operand.dtype)) for operand in operands])
+    prepared = xla.prepare(element, arguments, application.dtypes, application.sums, application.compute)
+    results: Sequence[Any] = ()
+    if prepared.launch is not None:
+        _register()
+        given = [
+            jnp.broadcast_to(operand, prepared.shape) if at in prepared.expanded else operand
+            for at, operand in enumerate(operands)
+        ]
+        forms = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in prepared.launch.results]
+        results = jax.ffi.ffi_call(_TARGET, forms)(*given, launch=np.int64(prepared.launch.name))
+    outputs: list[Any] = []
+    for shape, dtype, place in prepared.outputs:
+        if isinstance(place, float):
+            outputs.append(jnp.full(shape, place, dtype))
+            continue
+        assert prepared.launch is not None
+        output, axes = results[place], prepared.launch.results[place].axes
+        output = output if axes is None else jnp.transpose(output, axes)
+        outputs.append(output.reshape(shape).astype(dtype))
+    return outputs
+
+
+def _on_host(*operands: Any, application: Application) -> list[Any]:
+    """The outputs by a call from XLA into Python: of the interpreter, and of kernels whose loops have a limit, since
+    only Python can raise an error that says where it was exceeded."""
+    element, dtypes, sums = application.element, application.dtypes, application.sums
+    shapes = [aval.shape for aval in _abstract(*operands, application=application)]
+
+    def call(*values: Any) -> tuple[Any, ...]:
+        arrays = element.parts(tuple(map(np.asarray, values)), dtypes, sums)
+        return tuple(map(np.asarray, arrays))
+
+    forms = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    return list(jax.pure_callback(call, tuple(forms), *operands))
+
+
+def _elsewhere(*operands: Any, application: Application) -> list[Any]:
+    raise BackendError(
+        f"{application.element.label} is compiled by JAX for a device other than a CPU, for which dualbcast has no "
+        "kernels in JAX yet. Put the arrays on the CPU: jax.device_put(x, jax.devices('cpu')[0]); or, on an NVIDIA "
+        "GPU, call the function with CuPy's arrays"
+    )
+
+
+mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_on_cpu, multiple_results=True), platform="cpu")
+mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_elsewhere, multiple_results=True))
