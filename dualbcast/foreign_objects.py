@@ -5,13 +5,17 @@ A user's object comes in. Out go the answer whether a derivative would be lost i
 
 from __future__ import annotations
 
+import array
+import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.adapters import adapter_for
+from dualbcast.errors import ArgumentError, BackendError, a_or_an
 
 _NUMPYS = (np.ndarray, np.generic)
 _NUMBERS = {bool, int, float, complex}
@@ -53,6 +57,76 @@ def has_own_arithmetic(value: Any) -> bool:
 
 def _is_of_cupy(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "cupy"
+
+
+# --- what NumPy or CuPy takes as an array -----------------------------------------------------------------------------
+
+_SEQUENCES = (list, tuple, range, memoryview, array.array)
+# DLPack's name of the memory of CUDA devices.
+_CUDA = 2
+
+
+def plain_arrays(values: tuple[Any, ...], names: Sequence[str]) -> tuple[Any, ...]:
+    """The values, with arrays in place of those that `as_plain` makes arrays of; the same object if there are none."""
+    converted = tuple([as_plain(value, name) for value, name in zip(values, names, strict=True)])
+    return values if all(map(operator.is_, converted, values)) else converted
+
+
+def as_plain(value: Any, name: str) -> Any:
+    """An array that shares the memory of an object where it can; any other object itself.
+
+    Lists, tuples, ranges, `memoryview` and `array.array` become arrays as NumPy makes them. Objects with
+    `__array_interface__`, `__cuda_array_interface__` or DLPack's methods become arrays if they have no arithmetic of
+    their own, such as units, which would be lost.
+    """
+    kind = type(value)
+    if kind is np.ndarray or kind in _NUMBERS or value is None:
+        return value
+    if isinstance(value, _SEQUENCES):
+        return _converted(np.asarray, value, name)
+    if isinstance(value, (*_NUMPYS, str, bytes, type)) or is_variable(value) or _is_of_cupy(kind):
+        return value
+    if adapter_for(value) is not None or has_own_arithmetic(value):
+        return value
+    if hasattr(value, "__array_interface__"):
+        return _converted(np.asarray, value, name)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _converted(_cupy(name).asarray, value, name)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        device = value.__dlpack_device__()[0]
+        if device in _HOSTS:
+            return _converted(np.from_dlpack, value, name)
+        if device == _CUDA:
+            return _converted(_cupy(name).from_dlpack, value, name)
+    return value
+
+
+def _converted(convert: Callable[[Any], Any], value: Any, name: str) -> Any:
+    """An object as an array, by a function of NumPy's or CuPy's."""
+    try:
+        converted = convert(value)
+    except ArgumentError:
+        raise
+    except Exception as error:  # whatever somebody else's object may raise
+        raise ArgumentError(f"{name} is {called(value)} that no array can be made of: {error}") from error
+    if converted.dtype.hasobject:
+        raise ArgumentError(
+            f"{name} is {called(value)} of objects that are no numbers. Pass an array, or lists of numbers."
+        )
+    return converted
+
+
+def _cupy(name: str) -> Any:
+    """CuPy, for an argument in the memory of a GPU."""
+    try:
+        return import_module("cupy")
+    except ImportError:
+        raise BackendError(
+            f"{name} is in the memory of a GPU, where a call takes CuPy: pip install 'dualbcast[cuda13]'"
+        ) from None
+
+
+# --- what messages say ------------------------------------------------------------------------------------------------
 
 
 def called(value: object) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dualbcast.api.binding import Wrt
-from dualbcast.api.dispatch import Dispatch, Specialisation, wrt_key
+from dualbcast.api.dispatch import Dispatch, wrt_key
+from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
 from dualbcast.program.results import Hessian, Jacobian, Shape
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.api.dispatch import Specialisation
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
+from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.fused_region import defer

@@ -1,1 +1,4 @@
-"""Arrays of other libraries: calls on them, in their own autodiff. Each file imports its library when it is needed."""
+"""Arrays of other libraries in calls of a BroadcastFunction: an adapter for each library.
+
+Comes in: an element function, and arrays of one library. Goes out: arrays of the same library.
+"""

@@ -17,7 +17,7 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.errors import IterationError, Location, nested_too_deeply
-from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure
+from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import operations_of, remove_dead
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.arguments import DType, Signature, beside
@@ -130,6 +130,15 @@ def _computed(
         zero = Output("_".join(["zero", *map(str, place)]), ZERO)
         results[place] = zero if name is None else named[name]
     return both, results
+
+
+def every_result(function: Function, which: Which, wrt: Sequence[int]) -> tuple[Function, list[_Place]]:
+    """The product as a function that can be differentiated again, with an output for each result, constant ones too;
+    and their places, as in `Product.blocks`."""
+    both, results = _computed(function, which, wrt)
+    values = [place for place in results if len(place) == 1 and which.startswith("value")]
+    places = [*values, *[place for place in results if len(place) > 1]]
+    return replace(_storing(both, results, places), structure=numbers(len(places))), places
 
 
 def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[_Place]) -> Function:

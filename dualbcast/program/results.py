@@ -92,6 +92,14 @@ class Results:
         library = np if self.module == "numpy" else sys.modules["cupy"]
         return library.broadcast_to(library.asarray(number, dtype), shape)
 
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        """Blocks along a new last axis."""
+        return library_of(blocks[0]).stack(blocks, axis=-1)
+
+    def summed(self, array: Any, position: int) -> Any:
+        """An array of the result's shape, summed to the shape of the argument at `position`."""
+        return _sum_to(array, self.shapes[position])
+
 
 class Index:
     """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
@@ -170,7 +178,8 @@ class Index:
         if not blocks:
             return np.empty((*self.shape, *axes))
         with beside(self._stored):
-            return library_of(blocks[0]).stack(blocks, axis=-1).reshape(*self.shape, *axes)
+            stacked = self._results.stack(blocks)
+            return stacked if self._order == 1 else stacked.reshape(*self.shape, *axes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""
@@ -314,9 +323,9 @@ class Jacobian(Index):
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
         results = []
         with beside(self._stored):
-            for name, shape in zip(self.wrt, self._results.shapes.values(), strict=True):
+            for name, position in zip(self.wrt, self._results.positions, strict=True):
                 total = sum(self[output, name] * cotangents[output] for output in range(self.outputs))
-                results.append(_sum_to(total, shape))
+                results.append(self._results.summed(total, position))
         return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy import ndarray
 
+from dualbcast.adapters import ADAPTERS, adapter_for
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, instead, is_variable, refused_variable
 
@@ -184,6 +185,10 @@ def _token(value: object, name: str) -> Token:
     if isinstance(value, np.generic) or is_array(value, "numpy") or is_array(value, "cupy") or is_variable(value):
         dtype: DType = value.dtype  # type: ignore[attr-defined]
         return dtype
+    adapter = adapter_for(value)
+    if adapter is not None:
+        token: Token = adapter.token(value, name)
+        return token
     for weak in WEAK:
         if isinstance(value, weak):
             return weak
@@ -295,6 +300,9 @@ def _other_form(value: Any) -> tuple[Any, ...]:
     number = _NUMBERS.get(kind)
     if number is not None:
         return number
+    adapter = ADAPTERS.get(kind)
+    if adapter is not None:
+        return kind, adapter.form(value)
     variable = getattr(value, "__form__", None)
     if variable is not None:  # a Variable of the graph
         return kind, variable

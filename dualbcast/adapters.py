@@ -1,0 +1,138 @@
+"""The adapters of other libraries' arrays, by the types of these arrays.
+
+An argument of a call comes in. Out goes the `Adapter` that makes the call, from a module of `interop/` that is imported
+when the first array of its library is met.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, a_or_an
+
+# By the beginning of the name of a type's module, the module that registers an adapter for such types.
+_MODULES = {
+    "numpy.ma.": "dualbcast.interop.masked_arrays",
+    "pandas.": "dualbcast.interop.pandas_series",
+}
+
+# By the exact type of an argument; None for types that no adapter is for.
+ADAPTERS: dict[type, Adapter | None] = {}
+# In the order of registration; a type's own adapter is that of the first of its bases that is here.
+_REGISTERED: dict[type, Adapter] = {}
+
+
+class Adapter(ABC):
+    """How calls on the arrays of one library are made. All arrays of a call have the same adapter.
+
+    `name` is the library's for messages, and `arrays` what it calls its arrays.
+    """
+
+    name: str
+    arrays: str
+    # Whether a call may also have arrays of NumPy's that are not of shape ().
+    takes_numpy = False
+
+    @abstractmethod
+    def token(self, value: Any, name: str) -> Any:
+        """The NumPy dtype of an array's elements; for an array that promotes as a Python number, that number's type.
+
+        A `DTypeError` or an `ArgumentError` with the `name` of the argument says that it is not supported.
+        """
+
+    @abstractmethod
+    def apply(
+        self,
+        element: Any,
+        values: tuple[Any, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        sums: tuple[int | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The outputs of an element function (`program.element.Element`), each as an array of the library's.
+
+        The `values` are in the order of its parameters: arrays of the library's, numbers, and captured arrays of
+        NumPy's. Output k has dtype `dtypes[k]`. If `sums` is given and `sums[k]` is a position, output k is summed to
+        the shape of `values[sums[k]]`, over the axes along which that was broadcast.
+        """
+
+    def form(self, value: Any) -> Hashable:
+        """A key of the properties of an array on which its token depends, as part of the key of a call."""
+        return getattr(value, "dtype", None)
+
+    def stand_in(self, value: Any, name: str) -> Any:
+        """An array of NumPy's, of the same shape and dtype and with any contents; a number as it is."""
+        token = self.token(value, name)
+        return token() if isinstance(token, type) else np.empty(value.shape, token)
+
+    def shape(self, values: tuple[Any, ...]) -> tuple[int, ...]:
+        """The shape that the values broadcast to."""
+        return np.broadcast_shapes(*[tuple(getattr(value, "shape", ())) for value in values])
+
+    @abstractmethod
+    def cast(self, value: Any, dtype: np.dtype[Any], name: str) -> Any:
+        """A tangent or cotangent, of shape `value.shape`, in a dtype."""
+
+    @abstractmethod
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        """Arrays of one shape along a new last axis."""
+
+
+def register(adapter: Adapter, *types: type) -> None:
+    """Have an adapter make the calls on arrays of these types, and of types derived from them."""
+    _REGISTERED.update(dict.fromkeys(types, adapter))
+    ADAPTERS.clear()
+
+
+def adapter_for(value: Any) -> Adapter | None:
+    """The adapter for an argument; None for arrays of NumPy's and CuPy's, numbers, and what nobody knows."""
+    kind = type(value)
+    try:
+        return ADAPTERS[kind]
+    except KeyError:
+        pass
+    bases = kind.__mro__
+    for beginning, module in _MODULES.items():
+        if any(f"{base.__module__}.".startswith(beginning) for base in bases):
+            import_module(module)
+    adapter = next((_REGISTERED[base] for base in bases if base in _REGISTERED), None)
+    ADAPTERS[kind] = adapter
+    return adapter
+
+
+def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
+    """The adapter for a call with these arguments; None where all are arrays of NumPy's or CuPy's, or numbers.
+
+    An `ArgumentError` says that the arrays are of several libraries.
+    """
+    named = [(value, name, adapter_for(value)) for value, name in zip(values, names, strict=True)]
+    found = [(name, adapter) for _, name, adapter in named if adapter is not None]
+    if not found:
+        return None
+    name, adapter = found[0]
+    for value, other, its in named:
+        if its is adapter or (its is None and not _is_array(value)):
+            continue
+        if its is not None:
+            described = a_or_an(its.arrays)
+        elif hasattr(type(value), "__broadcast_function__"):
+            described = "a Variable"
+        elif isinstance(value, np.ndarray):
+            if adapter.takes_numpy:
+                continue
+            described = "a NumPy array"
+        else:
+            described = "a CuPy array"
+        raise ArgumentError(
+            f"{name} is {a_or_an(adapter.arrays)} and {other} is {described}: the arrays of one call are of one "
+            f"library. Convert one of them, or pass np.asarray({name})."
+        )
+    return adapter
+
+
+def _is_array(value: Any) -> bool:
+    return not isinstance(value, np.generic) and hasattr(value, "shape")

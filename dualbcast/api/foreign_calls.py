@@ -1,0 +1,146 @@
+"""Calls on the arrays of other libraries: every product is an element function, which the library's adapter applies.
+
+Values that are such arrays come in, as those of NumPy's do in `Specialisation`. Out go results that hold arrays of the
+same library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.adapters import Adapter
+from dualbcast.api.specialisation import Program, Specialisation
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.ir.nodes import Function, Output, Var
+from dualbcast.program.element import Derivation, Element, Ran
+from dualbcast.program.products import Block, Options, Which, every_result, output_dtypes
+from dualbcast.program.results import Results, broadcasts_to
+from dualbcast.runtime.arguments import DType, Signature
+
+# Of two parameters the first; to sum an array to the shape of another.
+_X, _Y = Var("x", "float"), Var("y", "float")
+_FIRST = Element(Function("first", (_X, _Y), (), (Output("out", _X),)), ("x", "y"), "sum", Options())
+
+
+class Flat(NamedTuple):
+    """A product as an element function with an output for each of its results: values, first and second partials."""
+
+    element: Element
+    blocks: dict[tuple[int, ...], Block]
+    # Where the outputs begin that are values, first partials, and second partials.
+    begins: tuple[int, int, int]
+    dtypes: tuple[DType, ...]
+
+
+class ForeignSpecialisation(Specialisation):
+    """A function for calls whose arrays an adapter knows, of the dtypes in `signature`."""
+
+    def __init__(
+        self, program: Program, signature: Signature, wrt: tuple[int, ...], gradient: tuple[int, ...], adapter: Adapter
+    ) -> None:
+        super().__init__(program, signature, wrt, gradient, None)
+        self.adapter = adapter
+        self._products: dict[tuple[Element, Which, tuple[int, ...]], Flat] = {}
+
+    def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
+        if out is not None:
+            raise ArgumentError(
+                f"out= takes arrays of NumPy's and CuPy's, and this call is on arrays of {self.adapter.name}'s. "
+                "Leave it out."
+            )
+        return self._applied(self.element, which, () if which == "value" else self.wrt, values)
+
+    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+        given = self._tangents(values, tangents)
+        element = self.element.derive(derivation, self.wrt)
+        if derivation == "tangent":
+            return self._applied(element, "jacobian", self.gradient, (*values, *given))
+        return self._applied(element, "value", (), (*values, *given))
+
+    def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = self._cotangents(self._of_floats(cotangents), values)
+        element, dtypes = self.element.derive(derivation, self.wrt), self.tangent_dtypes
+        sums: tuple[int | None, ...] = self.wrt
+        if derivation == "value_and_pullback":
+            dtypes, sums = (*self.dtypes, *dtypes), (*[None] * len(self.dtypes), *sums)
+        return self.adapter.apply(element, (*values, *given), dtypes, sums)
+
+    def _applied(self, element: Element, which: Which, wrt: tuple[int, ...], values: tuple[Any, ...]) -> Ran:
+        key = element, which, wrt
+        flat = self._products.get(key)
+        if flat is None:
+            flat = self._products[key] = self._product(*key)
+        outputs = self.adapter.apply(flat.element, values, flat.dtypes, None)
+        return ForeignResults(self, flat, wrt, values, outputs), outputs
+
+    def _product(self, element: Element, which: Which, wrt: tuple[int, ...]) -> Flat:
+        function = element.function
+        if which == "value":
+            dtypes = output_dtypes([output.value.kind for output in function.outputs], self.signature)
+            return Flat(element, {}, (0, len(dtypes), len(dtypes)), dtypes)
+        flat, places = every_result(function, which, wrt)
+        values = sum(len(place) == 1 for place in places)
+        first = sum(len(place) == 2 for place in places)
+        blocks = {place: Block(stored=at) for at, place in enumerate(places) if len(place) > 1}
+        kinds = [output.value.kind for output in flat.outputs]
+        label = f"{element.label}: {which.replace('_', ' ')} in {', '.join(element.names[at] for at in wrt)}"
+        flat_element = Element(flat, element.names, label, element.options)
+        return Flat(flat_element, blocks, (0, values, values + first), output_dtypes(kinds, self.signature))
+
+    def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
+        count, checked = self.element.function.structure.count, []
+        for at, cotangent in zip(self.element.floats, given, strict=True):
+            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
+            if cotangent is None:
+                raise ArgumentError(f"{name} is None; give zeros where it is zero")
+            checked.append(self.adapter.cast(cotangent, self.signature.result_dtype, name))
+        shape = self.adapter.shape(values)
+        for at, cotangent in zip(self.element.floats, checked, strict=True):
+            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
+            if tuple(cotangent.shape) != shape:
+                raise ShapeError(f"{name} has shape {tuple(cotangent.shape)}; it must have that of the output, {shape}")
+        return tuple(checked)
+
+    def _tangents(self, values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
+        self._check_count(given)
+        checked = []
+        for at, tangent, dtype in zip(self.wrt, given, self.tangent_dtypes, strict=True):
+            name = self.element.names[at]
+            tangent = self.adapter.cast(tangent, dtype, f"the tangent of {name}")
+            own, shape = tuple(getattr(values[at], "shape", ())), tuple(tangent.shape)
+            if not broadcasts_to(shape, own):
+                raise ShapeError(
+                    f"the tangent of {name} has shape {shape}, which does not broadcast to that of the argument, {own}"
+                )
+            checked.append(tangent)
+        return tuple(checked)
+
+
+class ForeignResults(Results):
+    """The results of a call on arrays of another library's, in their `outputs`."""
+
+    def __init__(
+        self,
+        specialisation: ForeignSpecialisation,
+        flat: Flat,
+        wrt: tuple[int, ...],
+        values: tuple[Any, ...],
+        outputs: Sequence[Any],
+    ) -> None:
+        self.names, self.positions, self.limit = flat.element.names, wrt, None
+        self.wrt = tuple([self.names[at] for at in wrt])
+        self.structure, self.blocks, self.begins = specialisation.element.function.structure, flat.blocks, flat.begins
+        self.signature, self.module = specialisation.signature, "numpy"
+        self._adapter, self._values, self._dtypes = specialisation.adapter, values, specialisation.tangent_dtypes
+        self._given, self._are_stored = None, True
+        self.shape = tuple(outputs[0].shape) if outputs else self._adapter.shape(values)
+
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        return self._adapter.stack(blocks)
+
+    def summed(self, array: Any, position: int) -> Any:
+        dtype = np.dtype(self.signature.result_dtype)
+        return self._adapter.apply(_FIRST, (array, self._values[position]), (dtype,), (1,))[0]

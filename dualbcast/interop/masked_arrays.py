@@ -1,0 +1,66 @@
+"""NumPy's masked arrays as arguments: an element of a result is masked where one of the arguments is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualbcast.adapters import register
+from dualbcast.interop.host_arrays import HostAdapter
+from dualbcast.program.element import Element
+
+
+class MaskedAdapter(HostAdapter):
+    """For `numpy.ma.MaskedArray`. The numbers below a mask are computed with, and stay masked; sums leave them out."""
+
+    name, arrays = "numpy.ma", "masked array"
+
+    def array_in(self, value: Any, name: str) -> Any:  # noqa: ARG002
+        return value.data if isinstance(value, np.ma.MaskedArray) else value
+
+    def put_back(self, array: Any, values: Sequence[Any]) -> Any:
+        masks = [
+            value.mask for value in values if isinstance(value, np.ma.MaskedArray) and value.mask is not np.ma.nomask
+        ]
+        if not masks and not any(isinstance(value, np.ma.MaskedArray) for value in values):
+            return array
+        mask: Any = np.ma.nomask
+        if masks:
+            mask = np.zeros(np.shape(array), np.bool_)
+            for each in masks:
+                mask |= each
+        return np.ma.MaskedArray(array, mask)
+
+    def apply(
+        self,
+        element: Element,
+        values: tuple[Any, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        sums: tuple[int | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        outputs = super().apply(element, values, dtypes)
+        if sums is None:
+            return outputs
+        # The kernel's own sums would have masked elements in them.
+        return tuple([y if at is None else _summed(y, values[at]) for y, at in zip(outputs, sums, strict=True)])
+
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        return np.ma.stack(blocks, axis=-1)
+
+
+def _summed(array: Any, argument: Any) -> Any:
+    """The sum of what is not masked, in the shape of an argument, and of its kind."""
+    shape, array = np.shape(argument), np.ma.asarray(array)
+    extra = array.ndim - len(shape)
+    axes = (*range(extra), *[extra + at for at, length in enumerate(shape) if length == 1 != array.shape[extra + at]])
+    total = np.ma.asarray(array.sum(axis=axes, dtype=array.dtype)).reshape(shape) if axes else array
+    if isinstance(argument, np.ma.MaskedArray):
+        return total
+    # No element that is not masked depends on an argument where all are masked.
+    filled = total.filled(0)
+    return filled if shape else filled[()]
+
+
+register(MaskedAdapter(), np.ma.MaskedArray)
