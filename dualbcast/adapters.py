@@ -17,6 +17,8 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
+    "jax.": "dualbcast.interop.jax_adapter",
+    "jaxlib.": "dualbcast.interop.jax_adapter",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
 }
@@ -44,6 +46,10 @@ class Adapter(ABC):
 
         A `DTypeError` or an `ArgumentError` with the `name` of the argument says that it is not supported.
         """
+
+    def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values, or others of the dtypes by which NumPy promotes to what the library promotes to."""
+        return values
 
     @abstractmethod
     def apply(

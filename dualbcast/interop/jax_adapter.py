@@ -1,0 +1,127 @@
+"""Calls on JAX's arrays and tracers: how they promote, and the primitive applied to them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualbcast.adapters import Adapter, register
+from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.interop.jax_primitive import Application
+from dualbcast.program.element import Element
+from dualbcast.runtime.arguments import DType, storage_name
+
+_ARRAYS = (jax.Array, jax.core.Tracer)
+# Python's numbers, by the kind of a dtype.
+_PYTHONS: dict[str, type] = {"b": bool, "i": int, "u": int}
+
+
+class JaxAdapter(Adapter):
+    """For arrays of JAX, and what stands for them while a function is traced.
+
+    Dtypes promote by JAX's rules: integers do not widen a float, and numbers that JAX calls weakly typed promote as
+    Python's. Without `jax_enable_x64`, float64 is float32 and int64 is int32.
+    """
+
+    name, arrays = "JAX", "JAX array"
+    takes_numpy = True
+
+    def token(self, value: Any, name: str) -> Any:
+        dtype = value.dtype
+        if not isinstance(dtype, np.dtype) or not storage_name(dtype):
+            raise DTypeError(
+                f"{name} has dtype {dtype}, which is not supported. Pass {name}.astype('float32'), or another of the "
+                "float, integer and bool dtypes."
+            )
+        return _PYTHONS.get(dtype.kind, float) if _is_weak(value) else dtype
+
+    def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        floats = _floats(values)
+        stand_in = np.empty((), jnp.result_type(*floats)) if floats else 0.0
+
+        def like(value: Any) -> Any:
+            kind = value.dtype.kind if hasattr(value, "dtype") else ""
+            # A uint64 is a float to the scalar function, as it is with NumPy's arrays.
+            if not kind or (kind in _PYTHONS and value.dtype != np.uint64):
+                return value if not kind else _PYTHONS[kind]()
+            return stand_in
+
+        return tuple(map(like, values))
+
+    def form(self, value: Any) -> Hashable:
+        return value.dtype, _is_weak(value), jax.config.jax_enable_x64
+
+    def apply(
+        self,
+        element: Element,
+        values: tuple[Any, ...],
+        dtypes: tuple[DType, ...],
+        sums: tuple[int | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        dtypes = tuple(map(_canonical, dtypes))
+        compute = _compute(values, dtypes)
+        operands = [_operand(*each, np.dtype(compute)) for each in zip(values, element.names, strict=True)]
+        space = np.broadcast_shapes(*[operand.shape for operand in operands])
+        shapes: list[tuple[int, ...] | None] = [None] * len(dtypes)
+        for at, position in enumerate(sums or ()):
+            if position is not None and operands[position].shape != space:
+                shapes[at] = operands[position].shape
+        return tuple(Application(element, dtypes, tuple(shapes), compute)(*operands))
+
+    def cast(self, value: Any, dtype: DType, name: str) -> Any:
+        if isinstance(value, complex) or getattr(value, "dtype", np.dtype(bool)).kind == "c":
+            raise DTypeError(f"{name} is complex, which is not supported. Pass its real and imaginary parts apart.")
+        try:
+            return jnp.asarray(value, _canonical(dtype))
+        except TypeError as error:
+            raise ArgumentError(f"{name} is no array of JAX's or NumPy's, nor a number: {error}") from None
+
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        return jnp.stack(blocks, axis=-1)
+
+
+def _is_weak(value: Any) -> bool:
+    """Whether an array promotes as a Python number does."""
+    return bool(getattr(jax.typeof(value), "weak_type", False))
+
+
+def _canonical(dtype: Any) -> DType:
+    """The dtype that JAX has in place of one: without x64 there are none of 64 bits."""
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def _floats(values: Sequence[Any]) -> list[DType]:
+    """The float dtypes that promote: those of arrays, and of NumPy's numbers."""
+    return [
+        _canonical(value.dtype)
+        for value in values
+        if hasattr(value, "dtype")
+        and jnp.issubdtype(value.dtype, np.floating)
+        and not (isinstance(value, _ARRAYS) and _is_weak(value))
+    ]
+
+
+def _compute(values: Sequence[Any], dtypes: Sequence[DType]) -> str:
+    """The dtype of the arithmetic: float64 where an argument or an output is, or where no argument is a float and JAX
+    has float64."""
+    floats = _floats(values) or [_canonical(np.float64)]
+    return "float64" if np.dtype(np.float64) in (*floats, *dtypes) else "float32"
+
+
+def _operand(value: Any, name: str, compute: DType) -> Any:
+    """An argument as an array of JAX's, or a tracer, that a kernel can read."""
+    try:
+        array = jnp.asarray(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is {value}, which {_canonical(np.int64)} cannot hold. Pass float({name}).") from None
+    is_float = jnp.issubdtype(array.dtype, np.floating)
+    # A Python number has the dtype of the arithmetic: beside bfloat16 it is not rounded to that.
+    target = compute if (_is_weak(array) and is_float) or array.dtype == np.uint64 else array.dtype
+    return jax.lax.convert_element_type(array, target)
+
+
+register(JaxAdapter(), *_ARRAYS, type(jnp.zeros(())))
