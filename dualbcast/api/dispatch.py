@@ -100,9 +100,7 @@ class Dispatch:
 
         return ForeignSpecialisation(program, signature, first, second, adapter), values
 
-    def _program(
-        self, form: Form, values: tuple[Any, ...], adapter: Adapter | None
-    ) -> tuple[Program, tuple[Any, ...]]:
+    def _program(self, form: Form, values: tuple[Any, ...], adapter: Adapter | None) -> tuple[Program, tuple[Any, ...]]:
         """The function lowered for values of these kinds, anew where a guard fails; and the captured arrays."""
         kinds = _signature(values, form.names, adapter).kinds
         program = self.programs.get((form, kinds))

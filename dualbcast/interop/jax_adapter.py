@@ -117,7 +117,9 @@ def _operand(value: Any, name: str, compute: DType) -> Any:
     try:
         array = jnp.asarray(value)
     except OverflowError:
-        raise ArgumentError(f"{name} is {value}, which {_canonical(np.int64)} cannot hold. Pass float({name}).") from None
+        raise ArgumentError(
+            f"{name} is {value}, which {_canonical(np.int64)} cannot hold. Pass float({name})."
+        ) from None
     is_float = jnp.issubdtype(array.dtype, np.floating)
     # A Python number has the dtype of the arithmetic: beside bfloat16 it is not rounded to that.
     target = compute if (_is_weak(array) and is_float) or array.dtype == np.uint64 else array.dtype

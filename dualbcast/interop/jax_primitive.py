@@ -130,7 +130,9 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, application: Applicati
     if not wanted or not given:
         return found
     if wanted[0] < count:
-        raise NotImplementedError(f"{application.element.label} is not linear in {application.element.names[wanted[0]]}")
+        raise NotImplementedError(
+            f"{application.element.label} is not linear in {application.element.names[wanted[0]]}"
+        )
     directions = [at - count for at in wanted]
     if linear.derivation == "tangent":
         base = linear.base.select(tuple(given))
@@ -177,17 +179,13 @@ def _batch(
     rank = len(_space(application, shapes))
     size = next(operand.shape[axis] for operand, axis in zip(operands, axes, strict=True) if axis is not None)
     moved = [
-        operand
-        if axis is None
-        else jnp.moveaxis(operand, axis, 0).reshape(size, *[1] * (rank - len(shape)), *shape)
+        operand if axis is None else jnp.moveaxis(operand, axis, 0).reshape(size, *[1] * (rank - len(shape)), *shape)
         for operand, axis, shape in zip(operands, axes, shapes, strict=True)
     ]
     sums = application.shapes
     wide = [None if own is None else (size, *[1] * (rank - len(own)), *own) for own in sums]
     outputs = application._replace(shapes=tuple(wide))(*moved)
-    narrow = [
-        output if own is None else output.reshape(size, *own) for output, own in zip(outputs, sums, strict=True)
-    ]
+    narrow = [output if own is None else output.reshape(size, *own) for output, own in zip(outputs, sums, strict=True)]
     return narrow, [0] * len(narrow)
 
 

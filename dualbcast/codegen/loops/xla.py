@@ -44,10 +44,7 @@ LAUNCH = {
 # A sum: where its accumulators begin, and their rounding errors, or -1; the number of the result; and the numbers of
 # `reduction_blocks.Sum`: groups of `length` sums, for each group so many `folds`, all in so many `copies`. A result is of float64 where rounding errors are kept,
 # else of float32.
-SUM = {
-    name: at
-    for at, name in enumerate(["terms", "rests", "result", "groups", "folds", "length", "copies"])
-}
+SUM = {name: at for at, name in enumerate(["terms", "rests", "result", "groups", "folds", "length", "copies"])}
 # The state of a call, which its tasks share, in 64-bit numbers; then follow, for each pointer, its address; for each
 # thread, a row; the accumulators; and for each thread its room. Whoever is the last to leave it frees it.
 # `block` is what to free, `head` the bytes before the accumulators.
