@@ -39,6 +39,8 @@ class Adapter(ABC):
     arrays: str
     # Whether a call may also have arrays of NumPy's that are not of shape ().
     takes_numpy = False
+    # Whether dtypes promote by rules of the library's own; see `promoted`.
+    promotes = False
 
     @abstractmethod
     def token(self, value: Any, name: str) -> Any:
@@ -48,7 +50,7 @@ class Adapter(ABC):
         """
 
     def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values, or others of the dtypes by which NumPy promotes to what the library promotes to."""
+        """Where the library promotes otherwise than NumPy: stand-ins that NumPy promotes to the library's result."""
         return values
 
     @abstractmethod

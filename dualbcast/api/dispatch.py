@@ -128,11 +128,10 @@ class Dispatch:
 
 def _signature(values: tuple[Any, ...], names: tuple[str, ...], adapter: Adapter | None) -> Signature:
     """The signature of the arguments, promoted by the rules of their library."""
-    promoted = values if adapter is None else adapter.promoted(values)
-    if promoted is values:
+    if adapter is None or not adapter.promotes:
         return sign(values, names)
     tokens = [sign((value,), (name,)).tokens[0] for value, name in zip(values, names, strict=True)]
-    return replace(sign(promoted, names), tokens=tuple(tokens))
+    return replace(sign(adapter.promoted(values), names), tokens=tuple(tokens))
 
 
 # --- wrt --------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.adapters import Adapter, register
 from dualbcast.errors import ArgumentError, DTypeError
-from dualbcast.interop.jax_primitive import Application
+from dualbcast.interop.jax_primitive import Application, space_of
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType, storage_name
 
@@ -28,7 +28,7 @@ class JaxAdapter(Adapter):
     """
 
     name, arrays = "JAX", "JAX array"
-    takes_numpy = True
+    takes_numpy, promotes = True, True
 
     def token(self, value: Any, name: str) -> Any:
         dtype = value.dtype
@@ -65,7 +65,7 @@ class JaxAdapter(Adapter):
         dtypes = tuple(map(_canonical, dtypes))
         compute = _compute(values, dtypes)
         operands = [_operand(*each, np.dtype(compute)) for each in zip(values, element.names, strict=True)]
-        space = np.broadcast_shapes(*[operand.shape for operand in operands])
+        space = space_of(element, [operand.shape for operand in operands])
         shapes: list[tuple[int, ...] | None] = [None] * len(dtypes)
         for at, position in enumerate(sums or ()):
             if position is not None and operands[position].shape != space:

@@ -66,13 +66,14 @@ PRIMITIVE = Primitive("dualbcast")
 PRIMITIVE.multiple_results = True
 
 
-def _space(application: Application, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def space_of(element: Element, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that arguments of these shapes broadcast to."""
-    return result_shape(tuple([(shape, (), None) for shape in shapes]), application.element.names)  # type: ignore[arg-type]
+    forms = [(shape, (), np.dtype(np.float32)) for shape in shapes]  # the dtypes do not matter
+    return result_shape(tuple(forms), element.names)
 
 
 def _abstract(*avals: Any, application: Application) -> list[Any]:
-    space = _space(application, [aval.shape for aval in avals])
+    space = space_of(application.element, [aval.shape for aval in avals])
     return [
         jax.core.ShapedArray(space if shape is None else shape, dtype)
         for shape, dtype in zip(application.shapes, application.dtypes, strict=True)
@@ -141,7 +142,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, application: Applicati
         base = linear.base.select(tuple(directions))
         derived = Linear("tangent", base, tuple([linear.wrt[at] for at in given]))
     avals = [operands[at].aval for at in wanted]
-    space = _space(application, [jnp.shape(_aval(operand)) for operand in operands])
+    space = space_of(application.element, [jnp.shape(_aval(operand)) for operand in operands])
     values = [*operands[:count], *[cotangents[at] for at in given]]
     if _space_of(values) != space:
         values[-1] = jnp.broadcast_to(values[-1], space)
@@ -176,7 +177,7 @@ def _batch(
         jnp.shape(operand) if axis is None else (*operand.shape[:axis], *operand.shape[axis + 1 :])
         for operand, axis in zip(operands, axes, strict=True)
     ]
-    rank = len(_space(application, shapes))
+    rank = len(space_of(application.element, shapes))
     size = next(operand.shape[axis] for operand, axis in zip(operands, axes, strict=True) if axis is not None)
     moved = [
         operand if axis is None else jnp.moveaxis(operand, axis, 0).reshape(size, *[1] * (rank - len(shape)), *shape)
