@@ -91,7 +91,8 @@ def _is_weak(value: Any) -> bool:
 
 def _canonical(dtype: Any) -> DType:
     """The dtype that JAX has in place of one: without x64 there are none of 64 bits."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    canonical: DType = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    return canonical
 
 
 def _floats(values: Sequence[Any]) -> list[DType]:

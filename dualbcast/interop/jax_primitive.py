@@ -1,4 +1,4 @@
-"""A primitive of JAX that applies an element function, with its rules: shapes, derivatives, batches, and how XLA runs it.
+"""A primitive of JAX that applies an element function, and its rules: shapes, derivatives, batches, how XLA runs it.
 
 The derivative of an element function is an element function, and so is the transpose of that: the rules bind the
 primitive again, and derivatives of any order come by recursion. No Jacobian is stored.
@@ -7,7 +7,7 @@ primitive again, and derivatives of any order come by recursion. No Jacobian is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -107,7 +107,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, application: Applic
     moving = tuple([at for at, tangent in zip(element.floats, given, strict=True) if not _is_zero(tangent.value)])
     if moving:
         linear = Linear("tangent", element.select(moving), wrt)
-        dtypes, shapes = (tuple([each[at] for at in moving]) for each in (application.dtypes, application.shapes))
+        dtypes = tuple([application.dtypes[at] for at in moving])
+        shapes = tuple([application.shapes[at] for at in moving])
         tangent_of = Application(linear.element, dtypes, shapes, application.compute, linear)
         results = tangent_of(*primals, *[tangents[at] for at in wrt])
         for at, tangent in zip(moving, results, strict=True):
@@ -248,7 +249,7 @@ def _on_host(*operands: Any, application: Application) -> list[Any]:
     return list(jax.pure_callback(call, tuple(forms), *operands))
 
 
-def _elsewhere(*operands: Any, application: Application) -> list[Any]:
+def _elsewhere(*_: Any, application: Application) -> list[Any]:
     raise BackendError(
         f"{application.element.label} is compiled by JAX for a device other than a CPU, for which dualbcast has no "
         "kernels in JAX yet. Put the arrays on the CPU: jax.device_put(x, jax.devices('cpu')[0]); or, on an NVIDIA "

@@ -96,7 +96,7 @@ def prepare(
         number = block.constant * terms if block.stored is None else 0.0
         is_number = block.stored is None or not geometry.total
         outputs.append((shape, dtypes[at], float(number) if is_number else stored.index(at)))
-    launch = _launch(spec, geometry, sums) if stored and geometry.total else None
+    launch = _launch(spec, geometry) if stored and geometry.total else None
     return Prepared(tuple(outputs), launch, expanded, geometry.shape)
 
 
@@ -132,15 +132,12 @@ def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple([itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
-def _launch(spec: TypedProduct, geometry: Geometry, shapes: Shapes) -> Launch:
+def _launch(spec: TypedProduct, geometry: Geometry) -> Launch:
     """The launch of a kernel, which is compiled."""
     make = partial(cpu_kernel.compile_program, fastmath=spec.options.fastmath)
     kernel: CpuKernel = spec.kernel("cpu", geometry.layout, make)
     sums: Sequence[Sum | None] = (None,) * len(spec.dtypes) if geometry.split is None else geometry.split.sums
-    results = [
-        _result(geometry, dtype, s, None if shapes is None else shapes[at])
-        for at, (dtype, s) in enumerate(zip(spec.dtypes, sums, strict=True))
-    ]
+    results = [_result(geometry, dtype, s) for dtype, s in zip(spec.dtypes, sums, strict=True)]
     content = kernel.source.identity, kernel.fastmath, geometry, results
     name = int(disk_cache.key("xla", *map(repr, content))[:16], 16) - (1 << 63)
     with LOCK:
@@ -150,10 +147,10 @@ def _launch(spec: TypedProduct, geometry: Geometry, shapes: Shapes) -> Launch:
     return Launch(name, tuple(results))
 
 
-def _result(geometry: Geometry, dtype: DType, s: Sum | None, shape: tuple[int, ...] | None) -> Result:
+def _result(geometry: Geometry, dtype: DType, s: Sum | None) -> Result:
+    """The array that the handler writes for an output."""
     if s is None:
         lengths, axes = geometry.memory
-        # Of a sum of one term the axes are those of the space.
         return Result(lengths, dtype, axes)
     # The handler stores float32 or float64.
     axes = None if s.axes == tuple(range(len(s.axes))) else s.axes

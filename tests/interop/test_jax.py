@@ -1,8 +1,9 @@
 """Calls with JAX's arrays and tracers: values, dtypes, structures, and what is refused."""
 
+# ruff: noqa: E402 (imports follow `importorskip`)
+
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 """The machine code of a handler of XLA's foreign function interface: it runs kernels on the buffers of a call frame.
 
-XLA calls it without the interpreter's lock, on any of its threads. Pieces of a large call are drawn by XLA's own threads
-as well. Sums are added up in an order that does not depend on the threads.
+XLA calls it without the interpreter's lock, on any of its threads, and its other threads draw pieces of a large call as
+well. Sums are added up in an order that does not depend on the threads.
 """
 
 from __future__ import annotations
@@ -34,22 +34,17 @@ _CANCELLED, _EXHAUSTED, _PRECONDITION = 1, 8, 9
 # which addresses are added, and, if there is `room`, the address of so many bytes for the thread. `sources` says of
 # each pointer which buffer it is of: arguments first, then results, or -1 - n for byte n of the accumulators, which
 # have `accumulators` bytes. `sums` is a table of as many rows as `sum_count` says; see `SUM`.
-LAUNCH = {
-    name: at
-    for at, name in enumerate(
-        ["caller", "function", "count", "length", "rows", "pointers", "room", "arguments", "sources"]
-        + ["accumulators", "sum_count", "sums"]
-    )
-}
+_NUMBERS = "caller", "function", "count", "length", "rows", "pointers", "room", "arguments", "sources"
+LAUNCH = {name: at for at, name in enumerate((*_NUMBERS, "accumulators", "sum_count", "sums"))}
 # A sum: where its accumulators begin, and their rounding errors, or -1; the number of the result; and the numbers of
-# `reduction_blocks.Sum`: groups of `length` sums, for each group so many `folds`, all in so many `copies`. A result is of float64 where rounding errors are kept,
-# else of float32.
-SUM = {name: at for at, name in enumerate(["terms", "rests", "result", "groups", "folds", "length", "copies"])}
+# `reduction_blocks.Sum`: groups of `length` sums, for each group so many `folds`, all in so many `copies`. A result is
+# of float64 where rounding errors are kept, else of float32.
+SUM = {name: at for at, name in enumerate(("terms", "rests", "result", "groups", "folds", "length", "copies"))}
 # The state of a call, which its tasks share, in 64-bit numbers; then follow, for each pointer, its address; for each
 # thread, a row; the accumulators; and for each thread its room. Whoever is the last to leave it frees it.
 # `block` is what to free, `head` the bytes before the accumulators.
 STATE = {
-    name: 8 * at for at, name in enumerate(["users", "threads", "next", "done", "failed", "launch", "block", "head"])
+    name: 8 * at for at, name in enumerate(("users", "threads", "next", "done", "failed", "launch", "block", "head"))
 }
 # The most threads of XLA's that help with a call.
 _MAX_HELPERS = 63
@@ -260,7 +255,8 @@ def _found(f: Function, name: Value) -> Value:
         with f.if_((found.value == 0) | (here[0] == name)):
             leave()
         place.value = (place.value + 1) & slots[0]
-    return found.value
+    address: Value = found.value
+    return address
 
 
 def _helpers(f: Function, frame: Pointer, api: Pointer, count: Value) -> Value:
@@ -276,7 +272,8 @@ def _helpers(f: Function, frame: Pointer, api: Pointer, count: Value) -> Value:
             _destroy(f, api, error)
             threads[0] = 1
         helpers.value = (count.at_most(threads[0]) - 1).at_most(_MAX_HELPERS)
-    return helpers.value
+    number: Value = helpers.value
+    return number
 
 
 def _gather_pointers(
