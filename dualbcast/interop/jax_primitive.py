@@ -1,7 +1,7 @@
 """A primitive of JAX that applies an element function, and its rules: shapes, derivatives, batches, how XLA runs it.
 
 The derivative of an element function is an element function, and so is the transpose of that: the rules bind the
-primitive again, and derivatives of any order come by recursion. No Jacobian is stored.
+primitive again, and derivatives of any order come by recursion. A Jacobian is stored where to compute it anew costs more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dualbcast.errors import BackendError
 from dualbcast.interop import xla
 from dualbcast.ir.nodes import Const
 from dualbcast.program.element import Element
+from dualbcast.program.products import every_result
 from dualbcast.runtime.arguments import DType
 from dualbcast.runtime.iteration_space import Shapes, result_shape
 
@@ -99,21 +100,104 @@ PRIMITIVE.def_abstract_eval(_abstract)
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, application: Application) -> tuple[list[Any], list[Any]]:
     """The outputs, and their tangents by a function that is linear in those of the arguments."""
-    outputs = application(*primals)
     wrt = tuple([at for at, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)])
+    given = [tangents[at] for at in wrt]
+    if _keeps(application, wrt):
+        outputs, moving, results = _with_kept_jacobian(application, primals, wrt, given)
+    else:
+        outputs, (moving, results) = application(*primals), _tangents(application, primals, wrt, given)
     found: list[Any] = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
-    element = application.element
-    given = element.select(element.floats).derive("tangent", wrt).function.outputs
-    moving = tuple([at for at, tangent in zip(element.floats, given, strict=True) if not _is_zero(tangent.value)])
-    if moving:
-        linear = Linear("tangent", element.select(moving), wrt)
-        dtypes = tuple([application.dtypes[at] for at in moving])
-        shapes = tuple([application.shapes[at] for at in moving])
-        tangent_of = Application(linear.element, dtypes, shapes, application.compute, linear)
-        results = tangent_of(*primals, *[tangents[at] for at in wrt])
-        for at, tangent in zip(moving, results, strict=True):
-            found[at] = tangent
+    for at, tangent in zip(moving, results, strict=True):
+        found[at] = tangent
     return outputs, found
+
+
+def _tangents(
+    application: Application, primals: Sequence[Any], wrt: tuple[int, ...], given: list[Any]
+) -> tuple[tuple[int, ...], list[Any]]:
+    """The outputs that have a tangent, and these tangents, for which the derivatives are computed anew."""
+    element = application.element
+    tangents = element.select(element.floats).derive("tangent", wrt).function.outputs
+    moving = tuple([at for at, each in zip(element.floats, tangents, strict=True) if not _is_zero(each.value)])
+    if not moving:
+        return (), []
+    linear = Linear("tangent", element.select(moving), wrt)
+    dtypes = tuple([application.dtypes[at] for at in moving])
+    shapes = tuple([application.shapes[at] for at in moving])
+    tangent_of = Application(linear.element, dtypes, shapes, application.compute, linear)
+    return moving, tangent_of(*primals, *given)
+
+
+# The elements for which two ways are compared. How many a call has is not known: under `vmap` it seems to be one.
+_TYPICAL_SIZE = 1 << 20
+
+
+def _keeps(application: Application, wrt: tuple[int, ...]) -> bool:
+    """Whether the Jacobian is computed with the outputs, for tangents and cotangents to be multiplied by it."""
+    element = application.element
+    options = element.options
+    if application.sums is not None or options.jacobian == "recompute" or _runs_in_python(element):
+        return False
+    if options.jacobian == "cache":
+        return True
+    # Imported here, since it needs the graph.
+    from dualbcast.graph.checkpoint_policy import compare
+
+    itemsize = np.dtype(application.compute).itemsize
+    counts = len(element.function.params), len(wrt)
+    read, gradients = (count * itemsize * _TYPICAL_SIZE for count in counts)
+    return compare(element, wrt, _TYPICAL_SIZE, itemsize, read, gradients, "numpy").keeps
+
+
+def _with_kept_jacobian(
+    application: Application, primals: Sequence[Any], wrt: tuple[int, ...], given: list[Any]
+) -> tuple[list[Any], tuple[int, ...], list[Any]]:
+    """The outputs, those of them that have a tangent, and these tangents, all from one kernel and a contraction."""
+    kept = _kept(application.element, wrt)
+    compute, count = np.dtype(application.compute), len(application.dtypes)
+    dtypes = (*application.dtypes, *[compute] * kept.blocks)
+    outputs = Application(kept.element, dtypes, (None,) * len(dtypes), application.compute)(*primals)
+    if kept.linear is None:
+        return outputs, (), []
+    moving = tuple([application.dtypes[at] for at in kept.moving])
+    # The contraction has arguments that its tangents do not depend on.
+    unused = [jnp.zeros((), compute)] * len(wrt)
+    contraction = Application(kept.linear.element, moving, (None,) * len(moving), application.compute, kept.linear)
+    return outputs[:count], kept.moving, contraction(*outputs[count:], *unused, *given)
+
+
+class _Kept(NamedTuple):
+    """The `element` function that gives the outputs and then the `blocks` of the Jacobian that vary; the outputs
+    `moving` that have a tangent; and the function of the blocks that is linear in the tangents of the arguments."""
+
+    element: Element
+    blocks: int
+    moving: tuple[int, ...]
+    linear: Linear | None
+
+
+@lru_cache(maxsize=4096)
+def _kept(element: Element, wrt: tuple[int, ...]) -> _Kept:
+    from dualbcast.graph.lazy import contracted
+
+    function, places = every_result(element.function, "value_and_jacobian", wrt)
+    count = len(element.function.outputs)
+    both = Element(function, element.names, f"{element.label}: value and Jacobian", element.options)
+    blocks = {place: (at, function.outputs[at].value) for at, place in enumerate(places) if len(place) > 1}
+    moving = tuple([i for i in range(count) if any(not _is_zero(blocks[i, p][1]) for p in wrt)])
+
+    def number(i: int, p: int) -> float | None:
+        value = blocks[i, p][1]
+        return float(value.value) if isinstance(value, Const) else None
+
+    # To contract with tangents is to contract the transposed Jacobian with cotangents.
+    pattern = tuple([tuple([number(i, p) for i in moving]) for p in wrt])
+    varying = [blocks[i, p][0] for p in wrt for i in moving if number(i, p) is None]
+    linear = None
+    if moving:
+        contraction = contracted(pattern, element.label)
+        linear = Linear("tangent", contraction, tuple(range(len(varying), len(varying) + len(wrt))))
+    return _Kept(both.select((*range(count), *varying)), len(varying), moving, linear)
 
 
 def _is_zero(value: Any) -> bool:
@@ -207,10 +291,9 @@ def _register() -> None:
 def _on_cpu(*operands: Any, application: Application) -> list[Any]:
     """The outputs by a kernel of the CPU, which is compiled."""
     element = application.element
-    options = element.options
-    if options.backend == "python" or options.max_iterations is not None:
+    if _runs_in_python(element):
         return _on_host(*operands, application=application)
-    if options.backend == "cuda":
+    if element.options.backend == "cuda":
         raise BackendError("the cuda backend cannot use JAX's arrays on a CPU; choose backend='auto'")
     arguments = tuple([(jnp.shape(operand), np.dtype(operand.dtype)) for operand in operands])
     prepared = xla.prepare(element, arguments, application.dtypes, application.sums, application.compute)
@@ -235,9 +318,14 @@ def _on_cpu(*operands: Any, application: Application) -> list[Any]:
     return outputs
 
 
+def _runs_in_python(element: Element) -> bool:
+    """Whether XLA calls Python: for the interpreter, and for kernels whose loops have a limit, since only Python can
+    raise an error that says where it was exceeded."""
+    return element.options.backend == "python" or element.options.max_iterations is not None
+
+
 def _on_host(*operands: Any, application: Application) -> list[Any]:
-    """The outputs by a call from XLA into Python: of the interpreter, and of kernels whose loops have a limit, since
-    only Python can raise an error that says where it was exceeded."""
+    """The outputs by a call from XLA into Python."""
     element, dtypes, sums = application.element, application.dtypes, application.sums
     shapes = [aval.shape for aval in _abstract(*operands, application=application)]
 

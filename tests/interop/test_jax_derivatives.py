@@ -249,3 +249,36 @@ def test_a_model_trains() -> None:
     np.testing.assert_allclose(value, its_value, rtol=1e-12)
     np.testing.assert_allclose(slope, its_slope, rtol=1e-9, atol=1e-12)
     assert run(cell, weights - 0.1 * slope) < value
+
+
+# --- kept Jacobians ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_kept_jacobian_gives_the_same(name: str) -> None:
+    keeping = differentiable_broadcast(jacobian="cache")(ours._function)
+    transform = TRANSFORMED[name]
+    found, wanted = transform(keeping)(jnp.asarray(X), jnp.asarray(Y)), transform(theirs)(jnp.asarray(X), jnp.asarray(Y))
+    for mine, its in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert mine.dtype == its.dtype
+        np.testing.assert_allclose(mine, its, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", sampled(CASES, 25), ids=lambda case: case.name)
+def test_jax_finds_no_wrong_derivative_by_a_kept_jacobian(case: Case) -> None:
+    arrays = smooth_arrays(case)
+    floats = [arrays[at] for at in case.floats]
+    call = float_outputs(case, arrays, differentiable_broadcast(jacobian="cache"))
+    check_grads(call, floats, order=2, modes=("fwd", "rev"), atol=2e-5, rtol=2e-5, eps=1e-5)
+
+
+def test_the_jacobian_of_a_long_loop_is_kept_and_that_of_a_short_function_is_not() -> None:
+    def kernels(f: Callable[..., Any], *arguments: Any) -> list[str]:
+        jaxpr = jax.make_jaxpr(jax.grad(lambda *each: jnp.sum(f(*each))))(*arguments)
+        return [str(eqn.params["application"]) for eqn in jaxpr.eqns if eqn.primitive.name == "dualbcast"]
+
+    x = jnp.asarray(X)
+    assert kernels(ours, x, x) == ["<ours>", "<ours: pullback in x>"]
+    first, second = kernels(kepler, x, x)
+    assert first == "<kepler: value and Jacobian>"
+    assert "contraction" in second

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from corpus import CORPUS, Case
-from oracles import is_smooth
+from oracles import is_smooth, numbers_of
 
 from dualbcast import differentiable_broadcast
 
@@ -49,7 +49,7 @@ def float_outputs(case: Case, arrays: list[Any], wrap: Callable[[Any], Any] = la
         values = list(arrays)
         for at, value in zip(case.floats, floats, strict=True):
             values[at] = value
-        leaves = jax.tree.leaves(wrap(compiled(case))(*values))
+        leaves = numbers_of(wrap(compiled(case))(*values))
         return [leaf for leaf in leaves if jax.numpy.issubdtype(leaf.dtype, np.floating)]
 
     return call
