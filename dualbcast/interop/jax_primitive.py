@@ -1,7 +1,7 @@
 """A primitive of JAX that applies an element function, and its rules: shapes, derivatives, batches, how XLA runs it.
 
 The derivative of an element function is an element function, and so is the transpose of that: the rules bind the
-primitive again, and derivatives of any order come by recursion. A Jacobian is stored where to compute it anew costs more.
+primitive again, and derivatives of any order come by recursion. A Jacobian is stored where it is dear to compute anew.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _FIRST_SLOTS = 256
 _ERRORS = {
     "unknown": "this program calls a kernel of dualbcast that this process has not prepared: programs that were "
     "compiled ahead of time or exported cannot call one. Trace the function again in this process",
-    "stopped": "a kernel of dualbcast was stopped",
+    "failed": "a kernel of dualbcast failed",
     "no_memory": "there is no memory for the sums of a kernel of dualbcast",
 }
 
@@ -134,8 +134,9 @@ def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def _launch(spec: TypedProduct, geometry: Geometry) -> Launch:
     """The launch of a kernel, which is compiled."""
-    make = partial(cpu_kernel.compile_program, fastmath=spec.options.fastmath)
-    kernel: CpuKernel = spec.kernel("cpu", geometry.layout, make)
+    # XLA's threads must not wait for the interpreter, which may wait for them.
+    make = partial(cpu_kernel.compile_program, fastmath=spec.options.fastmath, detached=True)
+    kernel: CpuKernel = spec.kernel("cpu", geometry.layout, make, "detached")
     sums: Sequence[Sum | None] = (None,) * len(spec.dtypes) if geometry.split is None else geometry.split.sums
     results = [_result(geometry, dtype, s) for dtype, s in zip(spec.dtypes, sums, strict=True)]
     content = kernel.source.identity, kernel.fastmath, geometry, results

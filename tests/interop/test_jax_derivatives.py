@@ -258,7 +258,10 @@ def test_a_model_trains() -> None:
 def test_a_kept_jacobian_gives_the_same(name: str) -> None:
     keeping = differentiable_broadcast(jacobian="cache")(ours._function)
     transform = TRANSFORMED[name]
-    found, wanted = transform(keeping)(jnp.asarray(X), jnp.asarray(Y)), transform(theirs)(jnp.asarray(X), jnp.asarray(Y))
+    found, wanted = (
+        transform(keeping)(jnp.asarray(X), jnp.asarray(Y)),
+        transform(theirs)(jnp.asarray(X), jnp.asarray(Y)),
+    )
     for mine, its in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert mine.dtype == its.dtype
         np.testing.assert_allclose(mine, its, rtol=1e-11, atol=1e-12)

@@ -23,6 +23,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp
 from jax_calls import cell
 
+import dualbcast
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.loops.xla import API, FRAME, METADATA
 from dualbcast.interop import jax_primitive, xla
@@ -356,6 +357,51 @@ def test_the_handler_makes_an_error_of_an_unknown_launch() -> None:
     ((text, code),) = frame.errors
     assert b"not prepared" in text
     assert code == 9
+
+
+def test_the_handler_makes_an_error_of_a_kernel_that_fails() -> None:
+    """No piece runs after one that has failed, and the state is freed."""
+    ran = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 2)
+    def kernel(start: int, pointer: int) -> int:
+        ran.append((start, pointer))
+        return 2 if start == 1 else 0
+
+    argument = np.ones(1)
+    rows, sources = np.array([[0, 0], [1, 8], [2, 16]], np.int64), np.zeros(1, np.int64)
+    values = {
+        "caller": xla.compiled("call", xla.write_call, 2),
+        "function": ctypes.cast(kernel, ctypes.c_void_p).value,
+        "count": 3,
+        "length": 2,
+        "rows": rows.ctypes.data,
+        "pointers": 1,
+        "arguments": 1,
+        "sources": sources.ctypes.data,
+    }
+    xla._table().add(4321, [values.get(name, 0) or 0 for name in xla.LAUNCH])
+    frame = Frame([argument], [], 4321, threads=1, refuses=False)
+    assert frame.run() == 1001
+    assert ran == [(0, argument.ctypes.data), (1, argument.ctypes.data + 8)]
+    assert frame.errors == [(b"a kernel of dualbcast failed", 13)]
+
+
+def test_a_thread_that_was_cancelled_runs_what_xla_has_for_it() -> None:
+    """`cancel` is for launches of our own. Kernels for XLA ask nobody, so that they need no lock."""
+
+    @differentiable_broadcast
+    def long(x: float) -> float:
+        n = 0
+        while n < 100_000:
+            x = x * 0.999999 + 1e-9
+            n += 1
+        return x
+
+    x = jnp.linspace(0, 1, 64)
+    wanted = long(np.asarray(x))
+    dualbcast.cancel()
+    np.testing.assert_allclose(jax.jit(long)(x), wanted, rtol=1e-5)
 
 
 def test_offsets_are_those_of_the_header_that_jaxlib_has() -> None:

@@ -27,7 +27,7 @@ _METADATA_EXTENSION = 1
 # The bytes of the arguments of functions of the interface.
 ERROR_SIZE, SCHEDULE_SIZE, THREADS_SIZE = 28, 40, 32
 # Codes of errors.
-_CANCELLED, _EXHAUSTED, _PRECONDITION = 1, 8, 9
+_EXHAUSTED, _PRECONDITION, _INTERNAL = 8, 9, 13
 
 # A launch is a table of 64-bit numbers. `caller` is a function that calls `function` with the numbers of a row. There
 # are `count` rows, one for each piece, of `length` numbers at `rows`. The last ones of a row are `pointers` offsets to
@@ -55,7 +55,7 @@ def write_handler(module: Module) -> Function:
     """`handler(frame)`: answer what XLA asks when the handler is registered, or run the launch that the first attribute
     names; 0, or the error.
 
-    The module declares the symbols `table`, the address of a table, and `unknown`, `stopped` and `no_memory`, texts of
+    The module declares the symbols `table`, the address of a table, and `unknown`, `failed` and `no_memory`, texts of
     errors. The table has the number of its slots less one, and then pairs of a name and the address of a launch; a name
     is looked for from the slot of its lowest bits on, up to one without.
     """
@@ -107,7 +107,7 @@ def write_handler(module: Module) -> Function:
         f.call(combine, launch, accumulators, _field(frame, FRAME["rets"], "**int8"))
     f.call(module.use(write_release), state)
     with f.if_(status != 0):
-        f.return_(_error(f, api, "stopped", _CANCELLED))
+        f.return_(_error(f, api, "failed", _INTERNAL))
     f.return_(0)
     return f
 

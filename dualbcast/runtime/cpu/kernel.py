@@ -76,12 +76,14 @@ class CpuKernel:
 
     Calling it runs the linear indices from `start` to `stop` on the calling thread, without the GIL. Nothing is
     checked: the pointers must be valid for the sizes and strides, and no output may overlap another argument.
-    `itemsizes` are the bytes of an element of each pointer argument; `polls` says whether `interrupt` can stop it.
+    `itemsizes` are the bytes of an element of each pointer argument; `polls` says whether `interrupt` can stop it. It
+    cannot where the kernel is to be `detached` from the interpreter, whose lock it then never takes.
     """
 
-    def __init__(self, source: KernelSource, fastmath: bool, code: bytes) -> None:
+    def __init__(self, source: KernelSource, fastmath: bool, code: bytes, detached: bool = False) -> None:
         self.source, self.fastmath = source, fastmath
-        self.polls = POLL.encode() in code
+        self._has_polls, self._is_detached = POLL.encode() in code, detached
+        self.polls = self._has_polls and not detached
         self._address = self._load(code)
         self.itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
@@ -98,7 +100,8 @@ class CpuKernel:
             raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
-        return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
+        symbols = interrupt.no_symbols() if self._is_detached else interrupt.symbols()
+        return load(code, dict(symbols) if self._has_polls else {})(KERNEL)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -149,12 +152,12 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
     return compile_program("", lambda: source, fastmath)
 
 
-def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool) -> CpuKernel:
+def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool, detached: bool = False) -> CpuKernel:
     """The kernel of a program: from this process, else from the cache on disk, else compiled by LLVM.
 
     `key` stands for the program and its layout; if it is empty, the text does, which `write` gives. `fastmath` allows
     fused multiply-adds, reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their
-    meaning. Without it arithmetic is IEEE's, operation by operation.
+    meaning. Without it arithmetic is IEEE's, operation by operation. For `detached` see `CpuKernel`.
     """
     if not key:
         text = write()
@@ -166,10 +169,10 @@ def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool)
 
     entry = _key(key, fastmath)
     with LOCK:
-        kernel = _kernels.get(entry)
+        kernel = _kernels.get((entry, detached))
         if kernel is None:
             source, code = unpacked(disk_cache.fetch(entry, make))
-            kernel = _kernels[entry] = CpuKernel(source, fastmath, code)
+            kernel = _kernels[entry, detached] = CpuKernel(source, fastmath, code, detached)
     return kernel
 
 
@@ -192,7 +195,7 @@ def _environment() -> str:
 
 
 # Code is never unloaded: equal programs share it.
-_kernels: dict[str, CpuKernel] = {}
+_kernels: dict[tuple[str, bool], CpuKernel] = {}
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
