@@ -11,6 +11,7 @@ import numpy as np
 
 from dualbcast.adapters import Adapter, register
 from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.interop import jax_lowering  # noqa: F401 (it registers how XLA runs the primitive)
 from dualbcast.interop.jax_primitive import Application, space_of
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType, storage_name

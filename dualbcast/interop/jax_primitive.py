@@ -1,4 +1,4 @@
-"""A primitive of JAX that applies an element function, and its rules: shapes, derivatives, batches, how XLA runs it.
+"""A primitive of JAX that applies an element function, and its rules: shapes, derivatives and batches.
 
 The derivative of an element function is an element function, and so is the transpose of that: the rules bind the
 primitive again, and derivatives of any order come by recursion. A Jacobian is stored where it is dear to compute anew.
@@ -14,10 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 
-from dualbcast.errors import BackendError
-from dualbcast.interop import xla
 from dualbcast.ir.nodes import Const
 from dualbcast.program.element import Element
 from dualbcast.program.products import every_result
@@ -73,7 +71,8 @@ def space_of(element: Element, shapes: Sequence[tuple[int, ...]]) -> tuple[int, 
     return result_shape(tuple(forms), element.names)
 
 
-def _abstract(*avals: Any, application: Application) -> list[Any]:
+def abstract(*avals: Any, application: Application) -> list[Any]:
+    """The shapes and dtypes of the outputs."""
     space = space_of(application.element, [aval.shape for aval in avals])
     return [
         jax.core.ShapedArray(space if shape is None else shape, dtype)
@@ -92,7 +91,13 @@ def _run(*operands: Any, application: Application) -> list[Any]:
 
 
 PRIMITIVE.def_impl(_run)
-PRIMITIVE.def_abstract_eval(_abstract)
+PRIMITIVE.def_abstract_eval(abstract)
+
+
+def runs_in_python(element: Element) -> bool:
+    """Whether XLA calls Python: for the interpreter, and for kernels whose loops have a limit, since only Python can
+    raise an error that says where it was exceeded."""
+    return element.options.backend == "python" or element.options.max_iterations is not None
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ def _keeps(application: Application, wrt: tuple[int, ...]) -> bool:
     """Whether the Jacobian is computed with the outputs, for tangents and cotangents to be multiplied by it."""
     element = application.element
     options = element.options
-    if application.sums is not None or options.jacobian == "recompute" or _runs_in_python(element):
+    if application.sums is not None or options.jacobian == "recompute" or runs_in_python(element):
         return False
     if options.jacobian == "cache":
         return True
@@ -276,74 +281,3 @@ def _batch(
 
 
 batching.primitive_batchers[PRIMITIVE] = _batch
-
-
-# --- how it is run ----------------------------------------------------------------------------------------------------
-
-_TARGET = "dualbcast_1"
-
-
-@lru_cache(maxsize=1)
-def _register() -> None:
-    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(xla.handler()), platform="cpu")
-
-
-def _on_cpu(*operands: Any, application: Application) -> list[Any]:
-    """The outputs by a kernel of the CPU, which is compiled."""
-    element = application.element
-    if _runs_in_python(element):
-        return _on_host(*operands, application=application)
-    if element.options.backend == "cuda":
-        raise BackendError("the cuda backend cannot use JAX's arrays on a CPU; choose backend='auto'")
-    arguments = tuple([(jnp.shape(operand), np.dtype(operand.dtype)) for operand in operands])
-    prepared = xla.prepare(element, arguments, application.dtypes, application.sums, application.compute)
-    results: Sequence[Any] = ()
-    if prepared.launch is not None:
-        _register()
-        given = [
-            jnp.broadcast_to(operand, prepared.shape) if at in prepared.expanded else operand
-            for at, operand in enumerate(operands)
-        ]
-        forms = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in prepared.launch.results]
-        results = jax.ffi.ffi_call(_TARGET, forms)(*given, launch=np.int64(prepared.launch.name))
-    outputs: list[Any] = []
-    for shape, dtype, place in prepared.outputs:
-        if isinstance(place, float):
-            outputs.append(jnp.full(shape, place, dtype))
-            continue
-        assert prepared.launch is not None
-        output, axes = results[place], prepared.launch.results[place].axes
-        output = output if axes is None else jnp.transpose(output, axes)
-        outputs.append(output.reshape(shape).astype(dtype))
-    return outputs
-
-
-def _runs_in_python(element: Element) -> bool:
-    """Whether XLA calls Python: for the interpreter, and for kernels whose loops have a limit, since only Python can
-    raise an error that says where it was exceeded."""
-    return element.options.backend == "python" or element.options.max_iterations is not None
-
-
-def _on_host(*operands: Any, application: Application) -> list[Any]:
-    """The outputs by a call from XLA into Python."""
-    element, dtypes, sums = application.element, application.dtypes, application.sums
-    shapes = [aval.shape for aval in _abstract(*operands, application=application)]
-
-    def call(*values: Any) -> tuple[Any, ...]:
-        arrays = element.parts(tuple(map(np.asarray, values)), dtypes, sums)
-        return tuple(map(np.asarray, arrays))
-
-    forms = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    return list(jax.pure_callback(call, tuple(forms), *operands))
-
-
-def _elsewhere(*_: Any, application: Application) -> list[Any]:
-    raise BackendError(
-        f"{application.element.label} is compiled by JAX for a device other than a CPU, for which dualbcast has no "
-        "kernels in JAX yet. Put the arrays on the CPU: jax.device_put(x, jax.devices('cpu')[0]); or, on an NVIDIA "
-        "GPU, call the function with CuPy's arrays"
-    )
-
-
-mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_on_cpu, multiple_results=True), platform="cpu")
-mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_elsewhere, multiple_results=True))

@@ -38,6 +38,7 @@ _ERRORS = {
     "unknown": "this program calls a kernel of dualbcast that this process has not prepared: programs that were "
     "compiled ahead of time or exported cannot call one. Trace the function again in this process",
     "failed": "a kernel of dualbcast failed",
+    "misaligned": "an array is not aligned for a kernel of dualbcast",
     "no_memory": "there is no memory for the sums of a kernel of dualbcast",
 }
 
@@ -82,7 +83,7 @@ def prepare(
     `arguments` are their shapes and dtypes; `dtypes` and `shapes` are as for `Element.prepare`. `compute` is the dtype
     of the arithmetic.
     """
-    signature = _signature(element, tuple([dtype for _, dtype in arguments]), compute)
+    signature = signature_of(element, tuple([dtype for _, dtype in arguments]), compute)
     spec = element.typed("parts", (), signature, dtypes)
     blocks = spec.product.blocks
     stored = [place[0] for place, block in blocks.items() if block.stored is not None]
@@ -100,7 +101,8 @@ def prepare(
     return Prepared(tuple(outputs), launch, expanded, geometry.shape)
 
 
-def _signature(element: Element, dtypes: tuple[DType, ...], compute: str) -> Signature:
+def signature_of(element: Element, dtypes: tuple[DType, ...], compute: str) -> Signature:
+    """The signature of arrays of these dtypes, with arithmetic in the dtype `compute`."""
     kinds = tuple([param.kind for param in element.function.params])
     return Signature(dtypes, kinds, tuple([dtype.name for dtype in dtypes]), np.dtype(compute), compute, True)
 
@@ -120,14 +122,14 @@ def _geometry(
         shape = np.broadcast_shapes(*[shape for shape, _ in arguments]) if expanded else ()
         for at, (own, dtype) in enumerate(arguments):
             lengths = shape if at in expanded else own
-            forms.append((lengths, _strides(lengths, dtype.itemsize), dtype))
+            forms.append((lengths, strides_of(lengths, dtype.itemsize), dtype))
         geometry = lay_out(tuple(forms), (None,) * outputs, names, sums, "cpu", least)
         if geometry.packing is None or geometry.split is None or not geometry.split.blocks:
             return geometry, expanded
         expanded = (*expanded, *geometry.packing.inputs)
 
 
-def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """The strides of a contiguous array."""
     return tuple([itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
@@ -142,9 +144,8 @@ def _launch(spec: TypedProduct, geometry: Geometry) -> Launch:
     content = kernel.source.identity, kernel.fastmath, geometry, results
     name = int(disk_cache.key("xla", *map(repr, content))[:16], 16) - (1 << 63)
     with LOCK:
-        table = _table()
-        if name not in table.launches:
-            table.add(name, _numbers(kernel, geometry, sums, least_of(spec.product.work)))
+        if name not in table().launches:
+            table().add(name, _numbers(kernel, geometry, sums, least_of(spec.product.work)))
     return Launch(name, tuple(results))
 
 
@@ -186,29 +187,29 @@ def _numbers(kernel: CpuKernel, geometry: Geometry, sums: Sequence[Sum | None], 
     sources = [*range(inputs), *[-1 - first[at] if at in first else inputs + at for at in range(len(sums))]]
     sources += [-1 - place for place in rests]
     assert len(sources) == count
-    table = np.zeros((len(summed), len(SUM)), np.int64)
+    sum_rows = np.zeros((len(summed), len(SUM)), np.int64)
     for number, (at, s) in enumerate(summed):
         rest = rests[number] if rests else -1
         groups, length = (1, s.size) if s.folds == 1 else (s.size // s.length, s.length)
-        table[number] = first[at], rest, at, groups, s.folds, length, s.copies
+        sum_rows[number] = first[at], rest, at, groups, s.folds, length, s.copies
     values = {
         "caller": compiled("call", write_call, rows.shape[1]),
         "function": function,
         "count": len(rows),
         "length": rows.shape[1],
-        "rows": _kept(rows),
+        "rows": kept(rows),
         "pointers": count,
         "room": room,
         "arguments": inputs,
-        "sources": _kept(np.array(sources, np.int64)),
+        "sources": kept(np.array(sources, np.int64)),
         "accumulators": places[-1],
         "sum_count": len(summed),
-        "sums": _kept(table),
+        "sums": kept(sum_rows),
     }
     return [values[name] for name in LAUNCH]
 
 
-def _kept(array: Any) -> int:
+def kept(array: Any) -> int:
     """The address of an array that stays in the process."""
     array = np.ascontiguousarray(array)
     keep_forever(array)
@@ -231,7 +232,7 @@ class Table:
 
     def add(self, name: int, numbers: Sequence[int]) -> None:
         """Add a launch, whose table has these numbers."""
-        self.launches[name] = _kept(np.array(numbers, np.int64))
+        self.launches[name] = kept(np.array(numbers, np.int64))
         if 2 * len(self.launches) > self.slots:
             self.slots *= 2
             self._replace()
@@ -243,7 +244,7 @@ class Table:
         self.memory[0] = self.slots - 1
         for name, address in self.launches.items():
             self._enter(self.memory, name, address)
-        self.root[0] = _kept(self.memory)
+        self.root[0] = kept(self.memory)
 
     def _enter(self, memory: Any, name: int, address: int) -> None:
         slot = name & (self.slots - 1)
@@ -254,7 +255,8 @@ class Table:
 
 
 @cache
-def _table() -> Table:
+def table() -> Table:
+    """The launches of this process."""
     return Table()
 
 
@@ -262,9 +264,14 @@ def _table() -> Table:
 def handler() -> int:
     """The address of the handler."""
     with LOCK:
-        texts = {name: ctypes.create_string_buffer(text.encode()) for name, text in _ERRORS.items()}
-        for text in texts.values():
-            keep_forever(text)
-        symbols = {name: ctypes.addressof(text) for name, text in texts.items()}
-        symbols["table"] = int(_table().root.ctypes.data)
-        return compiled("handler", write_handler, optimise=True, elsewhere=tuple(symbols.items()))
+        return compiled("handler", write_handler, optimise=True, elsewhere=symbols())
+
+
+@cache
+def symbols() -> tuple[tuple[str, int], ...]:
+    """The symbols that handlers use, by name: the table, and the texts of errors."""
+    texts = {name: ctypes.create_string_buffer(text.encode()) for name, text in _ERRORS.items()}
+    for text in texts.values():
+        keep_forever(text)
+    addresses = {name: ctypes.addressof(text) for name, text in texts.items()}
+    return ("table", int(table().root.ctypes.data)), *addresses.items()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
+from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
 from dualbcast.program.products import Backend, Options, TypedProduct, Which
 from dualbcast.program.results import Results
@@ -237,7 +238,6 @@ class Call:
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
         from dualbcast.runtime.cuda import launch as cuda_launch
 
         planned, operands = self.plan, self.plan.operands
@@ -251,15 +251,21 @@ class Call:
             layout = planned.geometry.layout
         if operands.numbers:
             layout = layout._replace(values=operands.numbers)
-        options = cc, self.spec.options.fastmath
-        while True:
-            kernel: CudaKernel = self.spec.kernel(
-                "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
-            )
-            # A thread has fewer elements if the registers do not suffice.
-            if not kernel.stack or layout.lanes == 1:
-                return kernel
-            layout = layout._replace(lanes=layout.lanes // 2)
+        return cuda_kernel_for(self.spec, layout, cc)
+
+
+def cuda_kernel_for(spec: TypedProduct, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
+    """The CUDA kernel for a layout; a thread has fewer elements than that says if the registers do not suffice."""
+    from dualbcast.runtime.cuda import kernel as cuda_kernel
+
+    options = cc, spec.options.fastmath
+    while True:
+        kernel: CudaKernel = spec.kernel(
+            "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
+        )
+        if not kernel.stack or layout.lanes == 1:
+            return kernel
+        layout = layout._replace(lanes=layout.lanes // 2)
 
 
 def run_call(

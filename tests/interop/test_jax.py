@@ -228,7 +228,7 @@ def test_the_cuda_backend_is_refused_on_a_cpu() -> None:
 def test_other_devices_are_refused_when_they_are_compiled_for() -> None:
     from jax import export
 
-    with pytest.raises(BackendError, match="device other than a CPU"):
+    with pytest.raises(BackendError, match="neither a CPU nor an NVIDIA GPU"):
         export.export(jax.jit(mixed), platforms=["tpu"])(jnp.ones(2), jnp.ones(2))
 
 

@@ -22,11 +22,12 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp
 from jax_calls import cell
+from xla_frame import Frame
 
 import dualbcast
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.loops.xla import API, FRAME, METADATA
-from dualbcast.interop import jax_primitive, xla
+from dualbcast.interop import xla
 from dualbcast.runtime.reduction_blocks import WORK
 
 RANDOM = np.random.default_rng(1)
@@ -182,10 +183,10 @@ def test_large_calls_are_in_pieces_and_small_ones_are_not() -> None:
 
 def _pieces(shape: tuple[int, ...]) -> int:
     x = jnp.ones(shape, jnp.float32)
-    before = set(xla._table().launches)
+    before = set(xla.table().launches)
     differentiable_broadcast(lambda x: x * x + len(shape))(x)
-    (name,) = set(xla._table().launches) - before
-    numbers = (ctypes.c_int64 * len(xla.LAUNCH)).from_address(xla._table().launches[name])
+    (name,) = set(xla.table().launches) - before
+    numbers = (ctypes.c_int64 * len(xla.LAUNCH)).from_address(xla.table().launches[name])
     return numbers[xla.LAUNCH["count"]]
 
 
@@ -233,77 +234,6 @@ def test_an_unknown_launch_is_an_error() -> None:
 
 
 # --- a call frame of our own ------------------------------------------------------------------------------------------
-
-
-class Frame:
-    """What XLA gives the handler, with functions of the interface that count their calls."""
-
-    def __init__(self, arguments: list[Any], results: list[Any], launch: int, *, threads: int, refuses: bool) -> None:
-        self.scheduled: list[tuple[int, int]] = []
-        self.errors: list[tuple[bytes, int]] = []
-        self.destroyed: list[int] = []
-        function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
-
-        @function
-        def create(given: Any) -> int:
-            assert given[0] == 28
-            self.errors.append((ctypes.string_at(given[2]), given[3] & 0xFFFFFFFF))
-            return 1000 + len(self.errors)
-
-        @function
-        def destroy(given: Any) -> int:
-            assert given[0] == 24
-            self.destroyed.append(given[2])
-            return 0
-
-        @function
-        def count(given: Any) -> int:
-            assert (given[0], given[2]) == (32, 77)
-            if threads == 0:
-                return 5
-            ctypes.c_int64.from_address(given[3]).value = threads
-            return 0
-
-        @function
-        def schedule(given: Any) -> int:
-            assert (given[0], given[2]) == (40, 77)
-            if refuses:
-                return 6
-            self.scheduled.append((given[3], given[4]))
-            return 0
-
-        self.kept: list[Any] = [create, destroy, count, schedule]
-        api = self.bytes(160)
-        for name, each in zip(("error_create", "error_destroy", "num_threads", "schedule"), self.kept[:4], strict=True):
-            self.put(api, API[name], ctypes.cast(each, ctypes.c_void_p).value)
-        self.frame = self.bytes(176)
-        self.put(self.frame, FRAME["api"], ctypes.addressof(api))
-        self.put(self.frame, FRAME["context"], 77)
-        for name, arrays in (("args", arguments), ("rets", results)):
-            self.put(self.frame, FRAME[name], ctypes.addressof(self.table([self.buffer(each) for each in arrays])))
-        value = self.table([launch])
-        scalar = self.table([5, ctypes.addressof(value)])
-        self.put(self.frame, FRAME["attrs"], ctypes.addressof(self.table([ctypes.addressof(scalar)])))
-
-    def bytes(self, count: int) -> Any:
-        self.kept.append(ctypes.create_string_buffer(count))
-        return self.kept[-1]
-
-    def table(self, numbers: list[int]) -> Any:
-        self.kept.append((ctypes.c_int64 * max(1, len(numbers)))(*numbers))
-        return self.kept[-1]
-
-    def put(self, memory: Any, place: int, number: Any) -> None:
-        ctypes.c_int64.from_address(ctypes.addressof(memory) + place).value = number
-
-    def buffer(self, array: Any) -> int:
-        memory = self.bytes(48)
-        self.put(memory, 24, array.ctypes.data)
-        return ctypes.addressof(memory)
-
-    def run(self) -> int:
-        """Call the handler; its error, or 0."""
-        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(xla.handler())(ctypes.addressof(self.frame))
 
 
 def _launch_of(function: Callable[..., Any], *arrays: Any) -> tuple[int, list[Any]]:
@@ -380,7 +310,7 @@ def test_the_handler_makes_an_error_of_a_kernel_that_fails() -> None:
         "arguments": 1,
         "sources": sources.ctypes.data,
     }
-    xla._table().add(4321, [values.get(name, 0) or 0 for name in xla.LAUNCH])
+    xla.table().add(4321, [values.get(name, 0) or 0 for name in xla.LAUNCH])
     frame = Frame([argument], [], 4321, threads=1, refuses=False)
     assert frame.run() == 1001
     assert ran == [(0, argument.ctypes.data), (1, argument.ctypes.data + 8)]
@@ -461,7 +391,7 @@ def test_no_python_runs_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("Python code ran")
 
-    monkeypatch.setattr(jax_primitive.xla, "prepare", refuse)
+    monkeypatch.setattr(xla, "prepare", refuse)
     monkeypatch.setattr("dualbcast.program.element.Element.parts", refuse)
     np.testing.assert_allclose(call(x), product(np.ones(1), np.ones(1), np.ones(1))[0], rtol=1e-6)
 

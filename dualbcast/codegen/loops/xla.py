@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 FRAME = {"extension": 8, "api": 16, "context": 24, "args": 72, "rets": 112, "attrs": 160}
 EXTENSION = {"type": 8, "next": 16, "metadata": 24}
 METADATA = {"major": 24, "minor": 28, "traits": 32}
-API = {"major": 32, "minor": 36, "error_create": 48, "error_destroy": 64, "schedule": 136, "num_threads": 144}
+API = {"major": 32, "minor": 36, "error_create": 48, "error_destroy": 64, "stream": 80, "schedule": 136}
+API |= {"num_threads": 144, "device_ordinal": 184}
 BUFFER_DATA, SCALAR_VALUE = 24, 8
 _METADATA_EXTENSION = 1
 # The bytes of the arguments of functions of the interface.
-ERROR_SIZE, SCHEDULE_SIZE, THREADS_SIZE = 28, 40, 32
+ERROR_SIZE, SCHEDULE_SIZE, THREADS_SIZE, STREAM_SIZE, ORDINAL_SIZE = 28, 40, 32, 32, 28
 # Codes of errors.
-_EXHAUSTED, _PRECONDITION, _INTERNAL = 8, 9, 13
+EXHAUSTED, PRECONDITION, INTERNAL = 8, 9, 13
 
 # A launch is a table of 64-bit numbers. `caller` is a function that calls `function` with the numbers of a row. There
 # are `count` rows, one for each piece, of `length` numbers at `rows`. The last ones of a row are `pointers` offsets to
@@ -64,25 +65,8 @@ def write_handler(module: Module) -> Function:
     combine = module.use(write_combine)
     f = module.function("handler", ["*int8"], "int64")
     (frame,) = f.parameters
-    api = _field(frame, FRAME["api"], "*int8")
-    extension = f.variable(_field(frame, FRAME["extension"], "int64"))
-    with f.loop() as leave:
-        with f.if_(extension.value == 0):
-            leave()
-        each = f.pointer(extension.value, "int8")
-        with f.if_(_field(each, EXTENSION["type"], "int32") == _METADATA_EXTENSION):
-            metadata = _field(each, EXTENSION["metadata"], "*int8")
-            # What a minor version adds is not used, so that the caller's own is as good as any.
-            metadata.skip_bytes(METADATA["major"]).of("int32")[0] = 0
-            metadata.skip_bytes(METADATA["minor"]).of("int32")[0] = _field(api, API["minor"], "int32")
-            metadata.skip_bytes(METADATA["traits"]).of("int32")[0] = 0
-            f.return_(0)
-        extension.value = _field(each, EXTENSION["next"], "int64")
-    attribute = _field(frame, FRAME["attrs"], "**int8")[0]
-    launch_address = _found(f, _field(attribute, SCALAR_VALUE, "*int64")[0])
-    with f.if_(launch_address == 0):
-        f.return_(_error(f, api, "unknown", _PRECONDITION))
-    launch = f.pointer(launch_address, "int64")
+    api = field(frame, FRAME["api"], "*int8")
+    launch = begin(f, frame)
     number = {name: launch[at] for name, at in LAUNCH.items()}
     helpers = _helpers(f, frame, api, number["count"])
     # The state, the accumulators and each room begin where a line of the cache does.
@@ -90,9 +74,9 @@ def write_handler(module: Module) -> Function:
     size = head + number["accumulators"] + (helpers + 1) * number["room"] + LINE
     block = f.call(module.external("malloc", ["int64"], "int64"), size)
     with f.if_(block == 0):
-        f.return_(_error(f, api, "no_memory", _EXHAUSTED))
+        f.return_(new_error(f, api, "no_memory", EXHAUSTED))
     state = f.pointer(_lines(block), "int8")
-    known = {"users": helpers + 1, "launch": launch_address, "block": block, "head": head}
+    known = {"users": helpers + 1, "launch": launch.address(), "block": block, "head": head}
     for name, place in STATE.items():
         state.skip_bytes(place).of("int64")[0] = known.get(name, 0)
     accumulators = state.skip_bytes(head)
@@ -102,12 +86,12 @@ def write_handler(module: Module) -> Function:
     _schedule(f, frame, api, f.address_of(task), state, helpers)
     f.call(run, state, 0)
     _wait(f, state, number["count"])
-    status = _field(state, STATE["failed"], "int64")
+    status = field(state, STATE["failed"], "int64")
     with f.if_(status == 0):
-        f.call(combine, launch, accumulators, _field(frame, FRAME["rets"], "**int8"))
+        f.call(combine, launch, accumulators, field(frame, FRAME["rets"], "**int8"))
     f.call(module.use(write_release), state)
     with f.if_(status != 0):
-        f.return_(_error(f, api, "failed", _INTERNAL))
+        f.return_(new_error(f, api, "failed", INTERNAL))
     f.return_(0)
     return f
 
@@ -117,7 +101,7 @@ def write_release(module: Module) -> Function:
     f = module.function("release", ["*int8"])
     (state,) = f.parameters
     with f.if_(state.skip_bytes(STATE["users"]).of("int64").add_atomic(-1) == 1):
-        f.call(module.external("free", ["int64"], "void"), _field(state, STATE["block"], "int64"))
+        f.call(module.external("free", ["int64"], "void"), field(state, STATE["block"], "int64"))
     f.return_()
     return f
 
@@ -137,7 +121,7 @@ def write_run(module: Module) -> Function:
     """`run(state, thread)`: draw the pieces of a call and run them until none is left."""
     f = module.function("run", ["*int8", "int64"])
     state, thread = f.parameters
-    launch = f.pointer(_field(state, STATE["launch"], "int64"), "int64")
+    launch = f.pointer(field(state, STATE["launch"], "int64"), "int64")
     caller, function, count, length, rows, pointers, room, accumulators = (
         launch[LAUNCH[name]]
         for name in ("caller", "function", "count", "length", "rows", "pointers", "room", "accumulators")
@@ -146,7 +130,7 @@ def write_run(module: Module) -> Function:
     addresses = state.of("int64").at(len(STATE))
     own = addresses.at(pointers + thread * length)
     first = length - pointers - has_room
-    memory = state.address() + _field(state, STATE["head"], "int64") + accumulators + thread * room
+    memory = state.address() + field(state, STATE["head"], "int64") + accumulators + thread * room
     failed = state.skip_bytes(STATE["failed"]).of("int64")
     with f.loop() as leave:
         piece = state.skip_bytes(STATE["next"]).of("int64").add_atomic(1)
@@ -178,7 +162,7 @@ def write_combine(module: Module) -> Function:
         given = f.pointer(launch[LAUNCH["sums"]], "int64").at(number * len(SUM))
         terms, rests, result, groups, folds, length, copies = (given[at] for at in SUM.values())
         total, size = accumulators.skip_bytes(terms).of("float64"), groups * folds * length
-        to = _field(results[result], BUFFER_DATA, "*int8")
+        to = field(results[result], BUFFER_DATA, "*int8")
         with f.if_else(rests < 0) as (plain, compensated):
             with plain:
                 f.call(add_copies[False], total, total, copies, size)
@@ -231,10 +215,33 @@ def write_store_sums(module: Module, itemsize: int) -> Function:
     return f
 
 
-# --- parts of the handler ---------------------------------------------------------------------------------------------
+# --- parts of handlers ------------------------------------------------------------------------------------------------
 
 
-def _field(structure: Pointer, offset: int, kind: str) -> Any:
+def begin(f: Function, frame: Pointer) -> Pointer:
+    """Answer XLA's question for the version, and go on with the launch that a call frame names, where it is known."""
+    api = field(frame, FRAME["api"], "*int8")
+    extension = f.variable(field(frame, FRAME["extension"], "int64"))
+    with f.loop() as leave:
+        with f.if_(extension.value == 0):
+            leave()
+        each = f.pointer(extension.value, "int8")
+        with f.if_(field(each, EXTENSION["type"], "int32") == _METADATA_EXTENSION):
+            metadata = field(each, EXTENSION["metadata"], "*int8")
+            # What a minor version adds is not used, so that the caller's own is as good as any.
+            metadata.skip_bytes(METADATA["major"]).of("int32")[0] = 0
+            metadata.skip_bytes(METADATA["minor"]).of("int32")[0] = field(api, API["minor"], "int32")
+            metadata.skip_bytes(METADATA["traits"]).of("int32")[0] = 0
+            f.return_(0)
+        extension.value = field(each, EXTENSION["next"], "int64")
+    attribute = field(frame, FRAME["attrs"], "**int8")[0]
+    launch = _found(f, field(attribute, SCALAR_VALUE, "*int64")[0])
+    with f.if_(launch == 0):
+        f.return_(new_error(f, api, "unknown", PRECONDITION))
+    return f.pointer(launch, "int64")
+
+
+def field(structure: Pointer, offset: int, kind: str) -> Any:
     """The field of a structure: a number, or a pointer."""
     return structure.skip_bytes(offset).of(kind)[0]
 
@@ -263,11 +270,9 @@ def _helpers(f: Function, frame: Pointer, api: Pointer, count: Value) -> Value:
     """How many threads of XLA's are to help with so many pieces."""
     helpers = f.variable(0)
     with f.if_(count > 1):
-        threads, arguments = f.room(1), f.room(4)
+        threads = f.room(1)
         threads[0] = 1
-        for at, value in enumerate([THREADS_SIZE, 0, _field(frame, FRAME["context"], "int64"), threads.address()]):
-            arguments[at] = value
-        error = f.call_address(_field(api, API["num_threads"], "int64"), "int64", [arguments.address()])
+        error, _ = ask(f, frame, "num_threads", THREADS_SIZE, threads.address())
         with f.if_(error != 0):  # This XLA has no threads.
             _destroy(f, api, error)
             threads[0] = 1
@@ -280,28 +285,27 @@ def _gather_pointers(
     f: Function, frame: Pointer, number: dict[str, Value], state: Pointer, accumulators: Pointer
 ) -> None:
     """Store the address of each pointer in the state of a call."""
-    arguments, results = (_field(frame, FRAME[name], "**int8") for name in ("args", "rets"))
     addresses, sources = state.of("int64").at(len(STATE)), f.pointer(number["sources"], "int64")
-    with f.range(0, number["pointers"]) as i:
-        source = sources[i]
-        with f.if_else(source < 0) as (summed, given):
-            with summed:
-                addresses[i] = accumulators.address() - 1 - source
-            with given, f.if_else(source < number["arguments"]) as (is_argument, is_result):
-                with is_argument:
-                    addresses[i] = _field(arguments[source], BUFFER_DATA, "int64")
-                with is_result:
-                    addresses[i] = _field(results[source - number["arguments"]], BUFFER_DATA, "int64")
+    with f.range(0, number["pointers"]) as i, f.if_else(sources[i] < 0) as (summed, given):
+        with summed:
+            addresses[i] = accumulators.address() - 1 - sources[i]
+        with given:
+            addresses[i] = buffer(f, frame, sources[i], number["arguments"])
+
+
+def buffer(f: Function, frame: Pointer, at: Value, arguments: Value) -> Value:
+    """The address of the data of a buffer: so many arguments come first, and then results."""
+    is_result = at >= arguments
+    tables = [field(frame, FRAME[name], "int64") for name in ("rets", "args")]
+    table = f.pointer(is_result.choose(*tables), "*int8")
+    address: Value = field(table[is_result.choose(at - arguments, at)], BUFFER_DATA, "int64")
+    return address
 
 
 def _schedule(f: Function, frame: Pointer, api: Pointer, task: Value, state: Pointer, helpers: Value) -> None:
     """Ask XLA to run a task on so many threads."""
-    arguments = f.room(5)
-    context = _field(frame, FRAME["context"], "int64")
     with f.range(0, helpers):
-        for at, value in enumerate([SCHEDULE_SIZE, 0, context, task, state.address()]):
-            arguments[at] = value
-        error = f.call_address(_field(api, API["schedule"], "int64"), "int64", [arguments.address()])
+        error, _ = ask(f, frame, "schedule", SCHEDULE_SIZE, task, state.address())
         with f.if_(error != 0):
             _destroy(f, api, error)
             state.skip_bytes(STATE["users"]).of("int64").add_atomic(-1)
@@ -324,13 +328,22 @@ def _wait(f: Function, state: Pointer, count: Value) -> None:
                 give_way(f)
 
 
-def _error(f: Function, api: Pointer, text: str, code: int) -> Value:
+def ask(f: Function, frame: Pointer, name: str, size: int, *given: Any) -> tuple[Value, Pointer]:
+    """Call a function of the interface on the context of a call frame: its error, or 0, and its arguments."""
+    arguments = f.room(5)
+    for at, value in enumerate([size, 0, field(frame, FRAME["context"], "int64"), *given]):
+        arguments[at] = value
+    function = field(field(frame, FRAME["api"], "*int8"), API[name], "int64")
+    return f.call_address(function, "int64", [arguments.address()]), arguments
+
+
+def new_error(f: Function, api: Pointer, text: str, code: int) -> Value:
     """A new error of XLA's."""
     arguments = f.room(4)
     message = f.variable_of_process(text).address()
     for at, value in enumerate([ERROR_SIZE, 0, message, code]):
         arguments[at] = value
-    return f.call_address(_field(api, API["error_create"], "int64"), "int64", [arguments.address()])
+    return f.call_address(field(api, API["error_create"], "int64"), "int64", [arguments.address()])
 
 
 def _destroy(f: Function, api: Pointer, error: Value) -> None:
@@ -338,4 +351,4 @@ def _destroy(f: Function, api: Pointer, error: Value) -> None:
     arguments = f.room(3)
     for at, value in enumerate([24, 0, error]):
         arguments[at] = value
-    f.call_address(_field(api, API["error_destroy"], "int64"), "void", [arguments.address()])
+    f.call_address(field(api, API["error_destroy"], "int64"), "void", [arguments.address()])
