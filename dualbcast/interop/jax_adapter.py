@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,7 +17,8 @@ from dualbcast.interop.jax_primitive import Application, space_of
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType, storage_name
 
-_ARRAYS = (jax.Array, jax.core.Tracer)
+# The types of arrays, and of what stands for them while a function is traced.
+_TYPES = (type(jnp.zeros(())), jax.core.Tracer)
 # Python's numbers, by the kind of a dtype.
 _PYTHONS: dict[str, type] = {"b": bool, "i": int, "u": int}
 
@@ -87,13 +89,24 @@ class JaxAdapter(Adapter):
 
 def _is_weak(value: Any) -> bool:
     """Whether an array promotes as a Python number does."""
-    return bool(getattr(jax.typeof(value), "weak_type", False))
+    return bool(getattr(value, "weak_type", False))
 
 
 def _canonical(dtype: Any) -> DType:
     """The dtype that JAX has in place of one: without x64 there are none of 64 bits."""
+    return _canonical_with(dtype, jax.config.jax_enable_x64)
+
+
+@lru_cache(maxsize=256)
+def _canonical_with(dtype: Any, x64: bool) -> DType:  # noqa: ARG001 (JAX reads its setting itself)
     canonical: DType = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     return canonical
+
+
+@lru_cache(maxsize=256)
+def _is_float(dtype: DType) -> bool:
+    """Whether a dtype is a float's, bfloat16's too."""
+    return bool(jnp.issubdtype(dtype, np.floating))
 
 
 def _floats(values: Sequence[Any]) -> list[DType]:
@@ -101,9 +114,7 @@ def _floats(values: Sequence[Any]) -> list[DType]:
     return [
         _canonical(value.dtype)
         for value in values
-        if hasattr(value, "dtype")
-        and jnp.issubdtype(value.dtype, np.floating)
-        and not (isinstance(value, _ARRAYS) and _is_weak(value))
+        if hasattr(value, "dtype") and _is_float(value.dtype) and not _is_weak(value)
     ]
 
 
@@ -116,16 +127,17 @@ def _compute(values: Sequence[Any], dtypes: Sequence[DType]) -> str:
 
 def _operand(value: Any, name: str, compute: DType) -> Any:
     """An argument as an array of JAX's, or a tracer, that a kernel can read."""
+    if isinstance(value, _TYPES) and not _is_weak(value) and value.dtype != np.uint64:
+        return value  # as most arguments are
     try:
         array = jnp.asarray(value)
     except OverflowError:
         raise ArgumentError(
             f"{name} is {value}, which {_canonical(np.int64)} cannot hold. Pass float({name})."
         ) from None
-    is_float = jnp.issubdtype(array.dtype, np.floating)
     # A Python number has the dtype of the arithmetic: beside bfloat16 it is not rounded to that.
-    target = compute if (_is_weak(array) and is_float) or array.dtype == np.uint64 else array.dtype
+    target = compute if (_is_weak(array) and _is_float(array.dtype)) or array.dtype == np.uint64 else array.dtype
     return jax.lax.convert_element_type(array, target)
 
 
-register(JaxAdapter(), *_ARRAYS, type(jnp.zeros(())))
+register(JaxAdapter(), jax.Array, *_TYPES)

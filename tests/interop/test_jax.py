@@ -270,6 +270,29 @@ def test_programs_that_jax_keeps_on_disk_run_in_another_process(tmp_path: Path) 
     assert sorted(path.name for path in (tmp_path / "cache").iterdir() if path.name.endswith("-cache")) == names
 
 
+SHARDED = """
+import math
+import numpy as np, jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from dualbcast import differentiable_broadcast
+f = differentiable_broadcast(lambda x, y: x * x * y if x > 0 else y)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+x, y = jnp.arange(-4.0, 4.0).reshape(4, 2), jnp.array([2.0, 3.0])
+split = jax.device_put(x, NamedSharding(mesh, P("d")))
+mapped = jax.shard_map(f, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"), check_vma=False)
+gradient = lambda g: jax.jit(jax.grad(lambda x, y: jnp.sum(jnp.sin(g(x, y))), (0, 1)))
+wanted = f(x, y), *gradient(f)(x, y)
+for g in (f, mapped):
+    for mine, its in zip((jax.jit(g)(split, y), *gradient(g)(split, y)), wanted, strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-6)
+print(len(jax.devices()), jax.jit(mapped)(split, y).sharding.spec)
+"""
+
+
+def test_arrays_on_several_devices_give_the_same(tmp_path: Path) -> None:
+    assert run(tmp_path, SHARDED, XLA_FLAGS="--xla_force_host_platform_device_count=2").startswith("2 ")
+
+
 def test_an_exported_program_says_what_is_missing_in_another_process(tmp_path: Path) -> None:
     """JAX itself refuses to export a call of foreign code, unless it is told to."""
     pytest.importorskip("flatbuffers")

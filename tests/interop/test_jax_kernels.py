@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,37 @@ def test_a_thread_that_was_cancelled_runs_what_xla_has_for_it() -> None:
     wanted = long(np.asarray(x))
     dualbcast.cancel()
     np.testing.assert_allclose(jax.jit(long)(x), wanted, rtol=1e-5)
+
+
+def test_threads_of_xla_share_the_pieces() -> None:
+    """The kernel is Python's here, so that it can note who runs it."""
+    runners, pieces = set(), []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 3)
+    def kernel(start: int, x: int, y: int) -> int:
+        runners.add(threading.get_native_id())
+        pieces.append((start, x != y))
+        time.sleep(0.05)
+        return 0
+
+    rows = np.array([[at, 0, 0] for at in range(8)], np.int64)
+    sources = np.arange(2, dtype=np.int64)
+    values = {
+        "caller": xla.compiled("call", xla.write_call, 3),
+        "function": ctypes.cast(kernel, ctypes.c_void_p).value,
+        "count": 8,
+        "length": 3,
+        "rows": rows.ctypes.data,
+        "pointers": 2,
+        "arguments": 1,
+        "sources": sources.ctypes.data,
+    }
+    xla.table().add(8765, [values.get(name, 0) or 0 for name in xla.LAUNCH])
+    jax.block_until_ready(cell(jnp.ones(3), 1.0, 1.0, 1.0, 1.0, 1.0))  # the handler is registered
+    call = jax.ffi.ffi_call("dualbcast_1", jax.ShapeDtypeStruct((3,), np.float32))
+    jax.block_until_ready(jax.jit(lambda x: call(x, launch=np.int64(8765)))(jnp.ones(3)))
+    assert sorted(pieces) == [(at, True) for at in range(8)]
+    assert len(runners) > 1 or len(os.sched_getaffinity(0)) == 1
 
 
 def test_offsets_are_those_of_the_header_that_jaxlib_has() -> None:
