@@ -290,6 +290,50 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
         find_source(loaded.f)
 
 
+CELLS = """import math
+# %%
+import cmath
+def f(x):
+    return math.sin(x) + len(np.shape(2 * x))
+# %%
+import numpy as np
+def g(x):
+    return np.sin(x) + math.cos(x) * cmath.pi
+import functools
+# %%
+def h(x):
+    return math.sin(np.cos(x)) + functools.reduce(max, (x, 2))
+"""
+
+
+def run_cells(path: Path, text: str) -> dict[str, Any]:
+    """The names of a file of which each cell was compiled by itself, as builders of galleries and some editors do."""
+    path.write_text(text)
+    names: dict[str, Any] = {"np": np}
+    lines = 0
+    for part in text.split("# %%\n"):
+        exec(compile("\n" * lines + part, str(path), "exec", dont_inherit=True), names)
+        lines += part.count("\n") + 1
+    return names
+
+
+def test_a_file_that_was_run_cell_by_cell(tmp_path: Path) -> None:
+    """A call such as `math.sin(x)` has other code if `math` was imported in another cell."""
+    names = run_cells(tmp_path / "cells.py", CELLS)
+    for name in "fgh":
+        assert text_of(names[name]).startswith(f"def {name}(x):\n")
+    found = differentiable_broadcast(backend="python")(names["g"])(np.array([1.5]))
+    assert found.tolist() == [np.sin(1.5) + np.cos(1.5) * np.pi]
+
+
+def test_a_cell_that_was_edited_since_it_was_run(tmp_path: Path) -> None:
+    names = run_cells(tmp_path / "cells.py", CELLS)
+    (tmp_path / "cells.py").write_text(CELLS.replace("math.sin", "math.cos").replace("np.sin", "np.tan"))
+    for name in "fgh":
+        with pytest.raises(CompileError, match="has changed since it was defined"):
+            find_source(names[name])
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_a_file_in_another_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "encoded.py"
