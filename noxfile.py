@@ -46,6 +46,13 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site in build/site with warnings as errors, and run the gallery; `-- -b linkcheck` checks addresses."""
+    session.install("-e", ".[docs]")
+    session.run("python", "-m", "sphinx", "-W", "-n", *(session.posargs or ["-b", "html"]), "docs", "build/site")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Compare with other systems; `-- -k hmlstm` for one comparison."""
     session.install("-e", ".[bench]")

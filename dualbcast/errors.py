@@ -9,6 +9,26 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "CompileError",
+    "DTypeError",
+    "DerivativeError",
+    "DualbcastError",
+    "IterationError",
+    "KernelCancelled",
+    "Location",
+    "MissingDependencyError",
+    "ShapeError",
+]
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
 
@@ -81,8 +101,20 @@ class CompileError(_LocatedError):
 
     Attributes
     ----------
-    filename, lineno, offset
-        Where the error is, with the names and meaning that `SyntaxError` gives them (`offset` is 1-based).
+    message : str
+        The fault, without its place.
+    hint : str
+        The construct to write instead, or "".
+    calls : tuple of (str, Location)
+        The parameter.
+    location : Location
+        The parameter.
+    filename : str
+        The file, as in `SyntaxError`.
+    lineno : int
+        The line, as in `SyntaxError`.
+    offset : int
+        The column, which counts from 1, as in `SyntaxError`.
     """
 
     def __init__(
@@ -139,8 +171,18 @@ class IterationError(_LocatedError, RuntimeError):
 
     Attributes
     ----------
-    index, count, filename, lineno, offset
-        The parameters, and where the loop is, as in `CompileError`.
+    index : tuple of int
+        The parameter.
+    count : int
+        The parameter.
+    location : Location
+        The place of the loop.
+    filename : str
+        The file, as in `SyntaxError`.
+    lineno : int
+        The line, as in `SyntaxError`.
+    offset : int
+        The column, which counts from 1, as in `SyntaxError`.
     """
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:

@@ -18,9 +18,9 @@ CACHE = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/passes/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
-    parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see docs/testing.md")
+    parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see testing.md")
     parser.addoption("--kernels", metavar="FOLDER", help="keep compiled kernels there, from run to run")
-    parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
+    parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
     parser.addoption("--fuzz-python", action="store_true", help="random programs on the python backend only: fast")
     parser.addoption(

@@ -2,7 +2,7 @@ r"""
 A custom loss for a network in PyTorch
 ======================================
 
-J. T. Barron's general loss (CVPR 2019) goes from squares to losses that ignore outliers, by one number:
+The general loss of J. T. Barron (CVPR 2019) goes from squares to losses that ignore outliers, by one number:
 
 .. math:: \rho(x, \alpha) = \frac{|\alpha - 2|}{\alpha}
    \left(\left(\frac{(x/c)^2}{|\alpha - 2|} + 1\right)^{\alpha/2} - 1\right).

@@ -46,14 +46,16 @@ class Explanation(NamedTuple):
         The names of the outputs that the kernel stores.
     operations : dict
         How often each operation stands in the kernel's text, with both sides of a branch and one iteration of a loop.
-    bytes_read, bytes_written : int
-        Each element of an array counts once. An argument that the kernel never reads does not count.
+    bytes_read : int
+        The bytes of its inputs. Each element of an array counts once; an argument that the kernel never reads does not.
+    bytes_written : int
+        The bytes of its outputs.
     layout : str
         How each array spans the coalesced dimensions: 1 contiguous, s strided, 0 broadcast. A packed input has another
         order in memory, or repeats along short rows; it is copied piece by piece before it is read.
     branches : tuple of str
         For each `if` and each loop in vectors on the CPU, its line, and whether it is a branch or a select, and why.
-    cuda : CudaKernel or None
+    cuda : object or None
         The compiled CUDA kernel, where a compute capability was given: `registers`, `spill_loads`, `spill_stores`,
         `stack`, `shared` and `occupancy()` say how much of a GPU a launch takes.
     streamed : bool

@@ -175,7 +175,8 @@ class Index:
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
 
-        With n arguments in `wrt`, its shape is (*shape, n) for a Jacobian and (*shape, n, n) for a Hessian.
+        With n arguments in `wrt`, its shape is `(*shape, n)` for a Jacobian and `(*shape, n, n)` for a
+        Hessian.
         """
         which, axes = self._output(output), [len(self.wrt)] * self._order
         blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]
@@ -244,8 +245,8 @@ class Jacobian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
-    `np.asarray(J)` is one array, of shape (*shape, arguments) for a function that returns a number, and otherwise of
-    shape (*shape, outputs, arguments).
+    `np.asarray(J)` is one array, of shape `(*shape, arguments)` for a function that returns a number, and otherwise of
+    shape `(*shape, outputs, arguments)`.
 
     Examples
     --------
@@ -377,8 +378,8 @@ class Hessian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
-    `np.asarray(H)` is one array, of shape (*shape, arguments, arguments) for a function that returns a number, and
-    otherwise of shape (*shape, outputs, arguments, arguments).
+    `np.asarray(H)` is one array, of shape `(*shape, arguments, arguments)` for a function that returns a number, and
+    otherwise of shape `(*shape, outputs, arguments, arguments)`.
 
     Examples
     --------
