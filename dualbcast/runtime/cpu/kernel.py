@@ -100,8 +100,9 @@ class CpuKernel:
             raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
-        symbols = interrupt.no_symbols() if self._is_detached else interrupt.symbols()
-        return load(code, dict(symbols) if self._has_polls else {})(KERNEL)
+        if not self._has_polls:
+            return load(code)(KERNEL)
+        return load(code, dict(interrupt.no_symbols() if self._is_detached else interrupt.symbols()))(KERNEL)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -168,11 +169,12 @@ def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool,
         return packed(source, _build(source, fastmath).object_file())
 
     entry = _key(key, fastmath)
+    kernels = _detached if detached else _kernels
     with LOCK:
-        kernel = _kernels.get((entry, detached))
+        kernel = kernels.get(entry)
         if kernel is None:
             source, code = unpacked(disk_cache.fetch(entry, make))
-            kernel = _kernels[entry, detached] = CpuKernel(source, fastmath, code, detached)
+            kernel = kernels[entry] = CpuKernel(source, fastmath, code, detached)
     return kernel
 
 
@@ -195,7 +197,8 @@ def _environment() -> str:
 
 
 # Code is never unloaded: equal programs share it.
-_kernels: dict[tuple[str, bool], CpuKernel] = {}
+_kernels: dict[str, CpuKernel] = {}
+_detached: dict[str, CpuKernel] = {}
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
