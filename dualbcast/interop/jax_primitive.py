@@ -166,9 +166,11 @@ def _with_kept_jacobian(
         return outputs, (), []
     moving = tuple([application.dtypes[at] for at in kept.moving])
     # The contraction has arguments that its tangents do not depend on.
-    unused = [jnp.zeros((), compute)] * len(wrt)
+    operands = [*outputs[count:], *[jnp.zeros((), compute)] * len(wrt), *given]
+    if _space_of(operands) != outputs[0].shape:  # All blocks are numbers, and an argument without tangent is larger.
+        operands[-1] = jnp.broadcast_to(operands[-1], outputs[0].shape)
     contraction = Application(kept.linear.element, moving, (None,) * len(moving), application.compute, kept.linear)
-    return outputs[:count], kept.moving, contraction(*outputs[count:], *unused, *given)
+    return outputs[:count], kept.moving, contraction(*operands)
 
 
 class _Kept(NamedTuple):
@@ -234,8 +236,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, application: Applicati
     avals = [operands[at].aval for at in wanted]
     space = space_of(application.element, [jnp.shape(_aval(operand)) for operand in operands])
     values = [*operands[:count], *[cotangents[at] for at in given]]
-    if _space_of(values) != space:
-        values[-1] = jnp.broadcast_to(values[-1], space)
+    assert _space_of(values) == space, "every term of a sum is there"
     shapes = tuple([None if aval.shape == space else aval.shape for aval in avals])
     dtypes = tuple([np.dtype(aval.dtype) for aval in avals])
     results = Application(derived.element, dtypes, shapes, application.compute, derived)(*values)

@@ -275,6 +275,16 @@ def test_jax_finds_no_wrong_derivative_by_a_kept_jacobian(case: Case) -> None:
     check_grads(call, floats, order=2, modes=("fwd", "rev"), atol=2e-5, rtol=2e-5, eps=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["cache", "recompute"])
+def test_a_jacobian_of_numbers_has_the_shape_of_all_arguments(mode: Any) -> None:
+    doubled = differentiable_broadcast(lambda x, n: 2 * x + n, jacobian=mode)
+    x, n = jnp.ones((2, 1)), jnp.arange(3)
+    value, tangent = jax.jvp(lambda x: doubled(x, n), (x,), (x,))
+    np.testing.assert_array_equal(tangent, np.full((2, 3), 2.0))
+    assert value.shape == (2, 3)
+    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(doubled(x, n)))(x), [[6.0], [6.0]])
+
+
 def test_the_jacobian_of_a_long_loop_is_kept_and_that_of_a_short_function_is_not() -> None:
     def kernels(f: Callable[..., Any], *arguments: Any) -> list[str]:
         jaxpr = jax.make_jaxpr(jax.grad(lambda *each: jnp.sum(f(*each))))(*arguments)

@@ -29,6 +29,7 @@ import dualbcast
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen.loops.xla import API, FRAME, METADATA
 from dualbcast.interop import xla
+from dualbcast.interop.jax_adapter import JaxAdapter
 from dualbcast.runtime.reduction_blocks import WORK
 
 RANDOM = np.random.default_rng(1)
@@ -82,6 +83,8 @@ SHAPES: list[tuple[tuple[int, ...], ...]] = [
     ((0, 4), (4,), ()),
     ((2000, 2, 8), (2, 1), (2000, 1, 8)),
     ((9, 8000), (1, 8000), (9, 1)),
+    ((), (64, 1, 8), (64, 64, 8)),  # the second one is broadcast by XLA
+    ((10, 1, 1, 4), (), (10, 8, 50, 4)),
 ]
 
 
@@ -225,6 +228,43 @@ def test_many_launches_are_found() -> None:
             assert memory[2 + 2 * slot], "the search ends before the name"
             slot = (slot + 1) & (table.slots - 1)
         assert ctypes.c_int64.from_address(int(memory[2 + 2 * slot])).value == name & 0xFFFF
+
+
+def test_launches_whose_names_begin_at_one_slot_are_found() -> None:
+    ran = []
+    names = [(at << 44) + 7 for at in range(1, 6)]
+    kernels = []
+    for name in names:
+
+        @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+        def kernel(_: int, name: int = name) -> int:
+            ran.append(name)
+            return 0
+
+        kernels.append(kernel)
+        values = {
+            "caller": xla.compiled("call", xla.write_call, 1),
+            "function": ctypes.cast(kernel, ctypes.c_void_p).value,
+            "count": 1,
+            "length": 1,
+            "rows": xla.kept(np.zeros((1, 1), np.int64)),
+            "pointers": 1,
+            "arguments": 1,
+            "sources": xla.kept(np.zeros(1, np.int64)),
+        }
+        xla.table().add(name, [values.get(each, 0) or 0 for each in xla.LAUNCH])
+    for name in reversed(names):
+        assert Frame([np.ones(1)], [], name).run() == 0
+    assert ran == names[::-1]
+    assert Frame([np.ones(1)], [], (9 << 44) + 7).run() != 0
+
+
+def test_sums_of_a_number_count_its_terms() -> None:
+    two = differentiable_broadcast(lambda x, y: 2.0)  # noqa: ARG005
+    x, y = jnp.ones((4, 1)), jnp.ones(3)
+    element = two._dispatch.find((x, y), {}, None)[0].element
+    (total,) = JaxAdapter().apply(element, (x, y), (np.dtype(np.float32),), (0,))
+    np.testing.assert_array_equal(total, np.full((4, 1), 6.0))
 
 
 def test_an_unknown_launch_is_an_error() -> None:
