@@ -65,6 +65,8 @@ nitpick_ignore = {
     # what stands for a type in a docstring,
     ("py:class", "array"),
     ("py:class", "module"),
+    # the keywords of the decorator, which its own page lists,
+    ("py:class", "dualbcast.api.function.DecoratorOptions"),
     # a type variable: a decorator returns a function of the type that it is given,
     ("py:class", "dualbcast.graph.backward.Function"),
     ("py:class", "dualbcast.rules.registration.Scalar"),

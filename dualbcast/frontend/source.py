@@ -7,6 +7,7 @@ import builtins
 import inspect
 import linecache
 import os
+import sys
 import threading
 import warnings
 from collections import defaultdict
@@ -84,12 +85,15 @@ def _locate(function: FunctionType) -> FunctionNode:
     where = _first_line_of(code)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
+        instead = "the function in a file or a notebook cell"
         if code.co_filename == "<string>":
-            reason = "exec() and `python -c` keep no text"
-        instead = "the function in a file or a notebook cell; text run by exec() must be put into linecache"
-        if code.co_filename == "<stdin>":
-            reason = "the REPL keeps no text before Python 3.13"
-            instead = "the function in a file, in IPython or a notebook"
+            reason = "exec() keeps no text, nor does `python -c` before Python 3.13"
+        elif code.co_filename == "<stdin>":
+            reason = "Python keeps no text of a program on standard input"
+            if hasattr(sys, "ps1"):
+                reason = "the prompt keeps no text before Python 3.13"
+                instead = "the function in a file, in IPython, or at the prompt of Python 3.13"
+        instead += "; or differentiable_broadcast.from_source(text), with the function's text as a string"
         raise CompileError(f"the source of {function.__qualname__} is not available: {reason}", where, instead)
     raise CompileError(
         f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",

@@ -172,6 +172,11 @@ class Index:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
         return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
 
+    def _repr_html_(self) -> str:
+        from dualbcast.program.html_tables import derivatives_table  # which only notebooks need
+
+        return derivatives_table(self)
+
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
 

@@ -274,6 +274,17 @@ def test_a_text_that_is_no_longer_what_would_run(tmp_path: Path) -> None:
         find_source(loaded.f)
 
 
+def test_a_cell_whose_statements_are_compiled_one_by_one() -> None:
+    """As by IPython. Python's code for a call of a module's function is another where it sees the import."""
+    text = "import math\ndef f(x):\n    return math.sin(x)\n"
+    filename = f"<ipython-input-source-{next(numbers)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    names: dict[str, Any] = {}
+    for statement in ast.parse(text).body:
+        exec(compile(ast.Module([statement], []), filename, "exec", dont_inherit=True), names)
+    assert text_of(names["f"]) == "def f(x):\n    return math.sin(x)"
+
+
 @pytest.mark.parametrize("text", ["def f(x:\n", "", "def g(x):\n    return x\n", "f = lambda x: x\n"])
 def test_a_file_that_was_edited_so_that_the_function_is_gone(tmp_path: Path, text: str) -> None:
     loaded = module(tmp_path / "edited.py", "def f(x):\n    return x * 2\n")
