@@ -18,6 +18,8 @@ from dualbcast.errors import ArgumentError, a_or_an
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
     "dask.": "dualbcast.interop.dask_arrays",
+    "jax.": "dualbcast.interop.jax_adapter",
+    "jaxlib.": "dualbcast.interop.jax_adapter",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
@@ -42,6 +44,8 @@ class Adapter(ABC):
     # The library's module of NumPy's functions, if Variables of the graph may hold its arrays. These do not change,
     # and are computed when somebody asks for them; `parts` makes calls on them.
     namespace: Any = None
+    # Whether dtypes promote by rules of the library's own; see `promoted`.
+    promotes = False
 
     @abstractmethod
     def token(self, value: Any, name: str) -> Any:
@@ -49,6 +53,10 @@ class Adapter(ABC):
 
         A `DTypeError` or an `ArgumentError` with the `name` of the argument says that it is not supported.
         """
+
+    def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Where the library promotes otherwise than NumPy: stand-ins that NumPy promotes to the library's result."""
+        return values
 
     @abstractmethod
     def apply(

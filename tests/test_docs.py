@@ -29,6 +29,8 @@ PAGES = sorted(
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+# Libraries that users bring themselves. A page that imports one is run where that is installed.
+OPTIONAL = ["jax"]
 FILE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The libraries without which a page's blocks do not run.
 NEEDS = {"scipy.md": ("scipy", "sympy")}
@@ -51,6 +53,9 @@ def test_python_blocks_run(page: Path) -> None:
     source = "\n".join(BLOCK.findall(text))
     if not source:
         pytest.skip("no Python on this page")
+    for library in OPTIONAL:
+        if re.search(rf"^(>>> )?import {library}\b", source, re.MULTILINE):
+            pytest.importorskip(library)
     name = page.relative_to(ROOT).as_posix()
     test = doctest.DocTestParser().get_doctest(source, {"__name__": "__main__"}, name, str(page), 0)
     assert test.examples, "blocks are shown as sessions, so that their results are checked"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
+from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
 from dualbcast.program.outputs import Results
 from dualbcast.program.products import Backend, Options, TypedProduct, Which
@@ -115,12 +116,7 @@ class Element:
         The arrays of `out` are in the order in which the kernel stores them, with None for one to be allocated.
         """
         operands = classify(values, self.names, signature)
-        key = which, wrt, operands.signature, parts
-        spec = self._products.get(key)
-        if spec is None:
-            with plain_errors(self.function):
-                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
-            self._products[key] = spec
+        spec = self.typed(which, wrt, operands.signature, parts)
         sums = None
         if shapes is not None:
             blocks = spec.product.blocks.items()
@@ -130,6 +126,18 @@ class Element:
             out = None if out is None else (*out, None)
         is_interpreted = self.options.backend == "python"
         return Call(spec, plan(operands, spec.dtypes, out, sums, spec.product.work, is_interpreted), shapes)
+
+    def typed(
+        self, which: Which, wrt: tuple[int, ...], signature: Signature, parts: tuple[DType, ...] | None
+    ) -> TypedProduct:
+        """A product for arguments of these dtypes; see `prepare`."""
+        key = which, wrt, signature, parts
+        spec = self._products.get(key)
+        if spec is None:
+            with plain_errors(self.function):
+                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
+            self._products[key] = spec
+        return spec
 
     def parts(
         self, values: tuple[Any, ...], dtypes: tuple[DType, ...] | None = None, shapes: Shapes = None
@@ -250,7 +258,6 @@ class Call:
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
         from dualbcast.runtime.cuda import launch as cuda_launch
 
         planned, operands = self.plan, self.plan.operands
@@ -264,15 +271,21 @@ class Call:
             layout = planned.geometry.layout
         if operands.numbers:
             layout = layout._replace(values=operands.numbers)
-        options = cc, self.spec.options.fastmath
-        while True:
-            kernel: CudaKernel = self.spec.kernel(
-                "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
-            )
-            # A thread has fewer elements if the registers do not suffice.
-            if not kernel.stack or layout.lanes == 1:
-                return kernel
-            layout = layout._replace(lanes=layout.lanes // 2)
+        return cuda_kernel_for(self.spec, layout, cc)
+
+
+def cuda_kernel_for(spec: TypedProduct, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
+    """The CUDA kernel for a layout; a thread has fewer elements than that says if the registers do not suffice."""
+    from dualbcast.runtime.cuda import kernel as cuda_kernel
+
+    options = cc, spec.options.fastmath
+    while True:
+        kernel: CudaKernel = spec.kernel(
+            "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
+        )
+        if not kernel.stack or layout.lanes == 1:
+            return kernel
+        layout = layout._replace(lanes=layout.lanes // 2)
 
 
 def run_call(
