@@ -565,9 +565,9 @@ def test_many_threads_give_the_same_bits() -> None:
         assert [each.tobytes() for each in found] == wanted
 
 
+@pytest.mark.cuda_compilers
 def test_chunks_on_a_gpu(cupy: FakeCuPy) -> None:  # noqa: F811
     """With CuPy's stand-in, whose kernels do nothing: which are launched, and on what."""
-    pytest.importorskip("numba_cuda")
     array = cupy.ndarray(X.shape)
     array[:] = X
     x = da.from_array(array, chunks=(10, 13), asarray=False)
