@@ -295,3 +295,15 @@ def test_the_jacobian_of_a_long_loop_is_kept_and_that_of_a_short_function_is_not
     first, second = kernels(kepler, x, x)
     assert first == "<kepler: value and Jacobian>"
     assert "contraction" in second
+
+
+def test_a_transpose_in_one_of_two_tangents() -> None:
+    """The other tangent is an array of zeros, which is known when the function is transposed."""
+    f = differentiable_broadcast(lambda x, y: x * x * y)
+    x, y = jnp.array([2.0, 3.0]), jnp.array([5.0, 7.0])
+
+    def along_y(tangent: Any) -> Any:
+        return jax.jvp(f, (x, y), (jnp.zeros_like(x), tangent))[1]
+
+    (found,) = jax.linear_transpose(along_y, y)(jnp.ones(2))
+    np.testing.assert_array_equal(found, x * x)
