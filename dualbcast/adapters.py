@@ -20,6 +20,7 @@ _MODULES = {
     "dask.": "dualbcast.interop.dask_arrays",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
+    "torch.": "dualbcast.interop.pytorch",
     "xarray.": "dualbcast.interop.xarray_arrays",
 }
 

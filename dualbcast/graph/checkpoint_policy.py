@@ -20,7 +20,7 @@ from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.passes.vector_analysis import is_scalar
 from dualbcast.program.element import Element
-from dualbcast.program.products import make_product
+from dualbcast.program.products import Keeping, make_product
 from dualbcast.runtime.buffer_pool import total_memory
 
 
@@ -90,20 +90,36 @@ _EITHER = Decision(False, "so little is computed that either way takes as long a
 def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
     """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
     mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
-    size, itemsize = math.prod(shape), dtype.itemsize
+    size = math.prod(shape)
+    decision = decide_without_sizes(element, size, mode)
+    if decision is not None:
+        return decision
+    arrays = [leaf.array if isinstance(leaf, Variable) else None for leaf in leaves]
+    return decide_by_sizes(element, tracked_positions(leaves), arrays, size, dtype, mode)
+
+
+def decide_without_sizes(element: Element, size: int, mode: Keeping) -> Decision | None:
+    """The decision for `size` elements, if it does not depend on what is read and written."""
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "auto" and _cost_of_values(element) * size <= _NEGLIGIBLE:
         return _EITHER
-    wrt = tracked_positions(leaves)
+    return None
+
+
+def decide_by_sizes(
+    element: Element, wrt: tuple[int, ...], arrays: Sequence[Any], size: int, dtype: np.dtype[Any], mode: Keeping
+) -> Decision:
+    """The decision for derivatives in the arguments at `wrt`; `arrays` are the arguments, with None for a number."""
+    itemsize = dtype.itemsize
     cost = cost_of(element, wrt)
     blocks, outputs = cost.blocks * size * itemsize, cost.outputs * size * itemsize
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', blocks)
-    arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
-    read = sum([array.nbytes for array in arrays])
-    gradients = sum([leaves[at].array.nbytes for at in wrt])
-    is_on_host = isinstance(arrays[0], np.ndarray)
+    present = [array for array in arrays if array is not None]
+    read = sum([array.nbytes for array in present])
+    gradients = sum([arrays[at].nbytes for at in wrt])
+    is_on_host = isinstance(present[0], np.ndarray)
     roofline = _ROOFLINES["numpy" if is_on_host else "cupy"]
     vectorised = size / roofline.balance[itemsize == 8]
     computed = vectorised * (roofline.scalar[itemsize == 8] if cost.scalar else 1.0)

@@ -1,0 +1,52 @@
+"""PyTorch's tensors as arguments of a BroadcastFunction: results are tensors of the same device, and autograd records
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+
+from dualbcast.adapters import Adapter, register
+from dualbcast.interop.pytorch_autograd import call
+from dualbcast.interop.pytorch_memory import numpy_dtype, torch_dtype
+from dualbcast.interop.pytorch_operations import operation
+from dualbcast.program.element import Element
+from dualbcast.runtime.arguments import DType
+
+# Numbers that PyTorch does not know yet while it compiles, by the numbers of Python's that they stand for.
+_SYMBOLS = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
+
+
+class TorchAdapter(Adapter):
+    """For `torch.Tensor` and its subclasses, such as `torch.nn.Parameter`."""
+
+    name, arrays = "PyTorch", "tensor"
+
+    def token(self, value: Any, name: str) -> Any:
+        return _SYMBOLS.get(type(value)) or numpy_dtype(value, name)
+
+    def form(self, value: Any) -> Hashable:
+        return getattr(value, "dtype", None)
+
+    def apply(
+        self,
+        element: Element,
+        values: tuple[Any, ...],
+        dtypes: tuple[DType, ...],
+        sums: tuple[int | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        return call(operation(element, dtypes, sums), values)
+
+    def cast(self, value: Any, dtype: DType, name: str) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return torch.as_tensor(value, dtype=torch_dtype(dtype))
+        numpy_dtype(value, name)
+        return value.to(torch_dtype(dtype))
+
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        return torch.stack(tuple(blocks), dim=-1)
+
+
+register(TorchAdapter(), torch.Tensor, *_SYMBOLS)

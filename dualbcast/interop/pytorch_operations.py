@@ -1,0 +1,340 @@
+"""Element functions on PyTorch's tensors, without derivatives: the kernel runs on the tensors' own memory.
+
+Comes in: an element function with the dtypes of its outputs. Goes out: an `Operation`, which runs on tensors and
+numbers, and the operations that are its derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from dualbcast.graph import checkpoint_policy
+from dualbcast.graph.lazy import contracted
+from dualbcast.interop.pytorch_memory import array_of, constant, device_of, numpy_dtype, on_stream, tensor_of, torch_dtype
+from dualbcast.program.element import Call, Element, run_call
+from dualbcast.runtime.arguments import DType, forms_of, host_addresses, on_host
+from dualbcast.runtime.cpu.address_call import AddressCall
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import FastPath, Recent, is_pooled
+
+# The outputs of a call, its Jacobian, and the tensors of that.
+WithJacobian = tuple[tuple[Any, ...], "Kept", list[Any]]
+# For an output of an operation: None, the position of the value to whose shape it is summed, or that shape.
+Sum = int | tuple[int, ...] | None
+Tensor, _empty_like = torch.Tensor, torch.empty_like
+
+
+@lru_cache(maxsize=4096)
+def operation(element: Element, dtypes: tuple[DType, ...], sums: tuple[Sum, ...] | None = None) -> Operation:
+    """The operation of an element function whose outputs have these dtypes."""
+    if sums is not None and not any(each is not None for each in sums):
+        return operation(element, dtypes)
+    return Operation(element, dtypes, sums)
+
+
+class Operation:
+    """An element function on tensors; see `Adapter.apply` for its values, and `operation`."""
+
+    def __init__(self, element: Element, dtypes: tuple[DType, ...], sums: tuple[Sum, ...] | None) -> None:
+        self.element, self.dtypes, self.sums = element, dtypes, sums
+        self.kinds = tuple(map(torch_dtype, dtypes))
+        # The positions of outputs that carry no derivative.
+        self.undifferentiable = tuple([at for at in range(len(dtypes)) if at not in element.floats])
+        # The operation that it was derived from, and how: the method and its arguments; None if it was not derived.
+        self.origin: tuple[Any, ...] | None = None
+        self._calls: Recent[TensorCall] = Recent()
+        self.paths: Recent[FastPath] = Recent()
+        self._pullbacks: dict[Any, Operation] = {}
+        self._tangents: dict[Any, Operation] = {}
+
+    def pullback(self, wrt: tuple[int, ...], present: tuple[int, ...], dtypes: tuple[DType, ...]) -> Operation:
+        """The cotangents of the values at `wrt`, from all values and then the cotangents of the outputs `present`.
+
+        They are summed to the shapes of the values, and have their `dtypes`. A cotangent of an output that is summed
+        has the shape of the sum, and broadcasts.
+        """
+        key = wrt, present
+        found = self._pullbacks.get(key)
+        if found is None or found.dtypes != dtypes:
+            element = self.element if present == self.element.floats else self.element.select(present)
+            found = self._pullbacks[key] = operation(element.derive("pullback", wrt), dtypes, wrt)
+            found.came_from(self, "pullback", wrt, present, dtypes)
+        return found
+
+    def tangent(self, wrt: tuple[int, ...]) -> Operation:
+        """The tangents of all outputs, from all values and then the tangents of those at `wrt`."""
+        found = self._tangents.get(wrt)
+        if found is None:
+            element = self.element.derive("tangent", wrt)
+            found = self._tangents[wrt] = operation(element, self.dtypes, self.sums)
+            found.came_from(self, "tangent", wrt)
+        return found
+
+    def came_from(self, *origin: Any) -> None:
+        """Remember the operation that it was derived from, and how, unless that is known."""
+        if self.origin is None:
+            self.origin = origin
+
+    def call(self, key: Any, values: Sequence[Any]) -> TensorCall | BatchedCall:
+        """The call for values of the forms in `key`; see `add_form`."""
+        found = self._calls.get(key)
+        if found is None:
+            if any(map(_is_batched, values)):
+                return BatchedCall(self)
+            found = self._calls.keep(key, TensorCall(self, values))
+        return found
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs for these tensors and numbers; PyTorch does not record it."""
+        key: list[Any] = []
+        for value in values:
+            add_form(key, value)
+        return self.call(tuple(key), values).run(values)
+
+
+def add_form(key: list[Any], value: Any) -> None:
+    """Add the form of a value to a key, of which many calls have an equal one.
+
+    It is unambiguous: a tensor has as many integers as it has lengths and strides, and then its dtype.
+    """
+    if isinstance(value, Tensor):
+        key += value.shape
+        key += value.stride()
+        key.append(value.dtype)
+        if not value.is_cpu:
+            key.append(value.device)
+        if value.is_neg():
+            key.append("negative")
+    elif isinstance(value, np.ndarray):  # an array that a function has captured
+        key += (type(value), value.shape, value.strides, value.dtype)
+    else:
+        key.append((type(value),))
+
+
+class TensorCall:
+    """What calls of an operation on values of the same forms have in common.
+
+    `is_small` says whether the values are so few that a kept Jacobian is not worth a question.
+    """
+
+    __slots__ = ("_decisions", "_device", "_direct", "_operation", "_shapes", "is_small")
+
+    def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
+        element = operation.element
+        self._operation, self._device = operation, device_of(values, element.names)
+        self._shapes: Shapes = None
+        if operation.sums is not None:
+            sums = operation.sums
+            self._shapes = tuple([tuple(values[each].shape) if isinstance(each, int) else each for each in sums])
+        with on_stream(self._device):
+            call = element.prepare("parts", self._arrays(values), (), operation.dtypes, self._shapes)
+            is_direct = self._device.type == "cpu" and Direct.suits(call, values, self._shapes)
+            self._direct = Direct(call, values, operation.kinds) if is_direct else None
+        total, mode = call.plan.geometry.total, element.options.jacobian
+        self.is_small = total == 0 or checkpoint_policy.decide_without_sizes(element, total, mode) is not None
+        # Whether the Jacobian is kept, by the positions of the values to differentiate in.
+        self._decisions: dict[tuple[int, ...], bool] = {}
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs for values of these forms; PyTorch does not record it."""
+        try:
+            if self._direct is not None and self._direct.call.is_short:
+                outputs = self._direct.run(values)
+                if outputs is not None:
+                    return outputs
+            with on_stream(self._device):
+                return self._run_arrays(values)
+        except RuntimeError:  # a tensor without memory of its own
+            if any(map(_is_batched, values)):
+                return BatchedCall(self._operation).run(values)
+            raise
+
+    def _run_arrays(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        operation = self._operation
+        parts = operation.element.parts(self._arrays(values), operation.dtypes, self._shapes)
+        # One that is the same number everywhere is in memory once.
+        return tuple(
+            [
+                constant(y, kind, self._device) if y.ndim and not any(y.strides) else tensor_of(y)
+                for y, kind in zip(parts, operation.kinds, strict=True)
+            ]
+        )
+
+    def value_and_jacobian(self, wrt: tuple[int, ...], values: Sequence[Any]) -> WithJacobian | None:
+        """The outputs and the Jacobian in the values at `wrt`, if to keep it is expected to be faster; else None."""
+        if self.is_small or self._shapes is not None or self._decisions.get(wrt) is False:
+            return None
+        with on_stream(self._device):
+            return self._value_and_jacobian(wrt, self._arrays(values))
+
+    def _value_and_jacobian(self, wrt: tuple[int, ...], arrays: tuple[Any, ...]) -> WithJacobian | None:
+        operation = self._operation
+        element, count = operation.element, len(operation.dtypes)
+        if wrt not in self._decisions:
+            call = element.prepare("value_and_jacobian", arrays, wrt)
+            total, compute = call.plan.geometry.total, np.dtype(call.plan.operands.signature.compute)
+            known = [each if hasattr(each, "nbytes") else None for each in arrays]
+            mode = element.options.jacobian
+            decision = checkpoint_policy.decide_by_sizes(element, wrt, known, total, compute, mode)
+            # The kernel would store other dtypes.
+            self._decisions[wrt] = decision.keeps and call.spec.dtypes[:count] == operation.dtypes
+            if not self._decisions[wrt]:
+                return None
+        key = wrt, forms_of(arrays)
+        try:
+            results, outputs = run_call(
+                operation.paths, key, arrays, (), element.prepare, "value_and_jacobian", arrays, wrt
+            )
+        except MemoryError:
+            return None
+        blocks = {(place[0], place[1]): block for place, block in results.blocks.items()}
+        numbers = {place: block.constant if block.stored is None else None for place, block in blocks.items()}
+        places = tuple([place for place, block in blocks.items() if block.stored is not None])
+        tensors = [tensor_of(outputs[blocks[place].stored]) for place in places]
+        return tuple([tensor_of(y) for y in outputs[:count]]), Kept(numbers, places, element.label), tensors
+
+    def _arrays(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([array_of(value) if isinstance(value, Tensor) else value for value in values])
+
+
+class BatchedCall:
+    """A call on values some of which are batches of `torch.autograd`, such as cotangents of `is_grads_batched=True`."""
+
+    is_small = True
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs, which are batches as well."""
+        level = torch._C._vmapmode_increment_nesting() - 1
+        torch._C._vmapmode_decrement_nesting()
+        dims = [0 if _is_batched(value) else None for value in values]
+        plain = [torch._remove_batch_dim(value, level, 1, 0) if _is_batched(value) else value for value in values]
+        size = max([value.shape[0] for value, dim in zip(plain, dims, strict=True) if dim is not None])
+        batched, restore = batch(self._operation, plain, dims, size)
+        return tuple([torch._add_batch_dim(y, 0, level) for y in restore(self._operation.run(batched))])
+
+
+def _is_batched(value: Any) -> bool:
+    return isinstance(value, Tensor) and torch._C._functorch.is_legacy_batchedtensor(value)
+
+
+def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[tuple[Any, ...], Any]:
+    """The values with the batch as the first axis of what they broadcast to, and what makes the outputs of a call with
+    these those of the batch. A batch is one more axis to broadcast over."""
+    ranks = [
+        getattr(value, "ndim", 0) - (dim is not None) for value, dim in zip(values, dims, strict=True)
+    ]
+    rank = max(ranks)
+    summed = {at for at in operation.sums or () if isinstance(at, int)}
+    batched = []
+    for at, (value, dim) in enumerate(zip(values, dims, strict=True)):
+        if dim is not None:
+            value = value.movedim(dim, 0)
+        elif at in summed:
+            value = value.expand(size, *value.shape)
+        else:
+            batched.append(value)
+            continue
+        batched.append(value[(slice(None), *[None] * (rank - ranks[at]))])
+    shapes = [
+        None if at is None else (size, *batched[at].shape[1 + rank - ranks[at] :]) for at in operation.sums or ()
+    ]
+
+    def restore(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not shapes:
+            return outputs
+        return tuple([y if shape is None else y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True)])
+
+    return tuple(batched), restore
+
+
+class Direct:
+    """The way from tensors on a CPU to a kernel by their addresses, for few elements: no array is made around them."""
+
+    __slots__ = ("_names", "_numbers", "_signature", "_templates", "call")
+
+    @staticmethod
+    def suits(call: Call, values: Sequence[Any], shapes: Shapes) -> bool:
+        """Whether the kernel of a call reads all values in place, and writes the outputs as they are returned."""
+        spec, planned, geometry = call.spec, call.plan, call.plan.geometry
+        numbers = planned.operands.numbers
+        read = [array for at, array in enumerate(planned.operands.arrays) if at not in numbers]
+        blocks = spec.product.blocks.values()
+        return bool(
+            call.backend() == "cpu"
+            and spec.limit is None
+            and geometry.total
+            and geometry.split is None
+            and geometry.packing is None
+            and all(block.stored == at for at, block in enumerate(blocks))
+            and not is_pooled(geometry, len(blocks))
+            and {None, geometry.shape}.issuperset(shapes or ())
+            and not any(isinstance(value, Tensor) and value.is_neg() for value in values)
+            and all(pointer_of(value) == array.ctypes.data for value, array in zip(_arrays_of(values), read, strict=True))
+        )
+
+    def __init__(self, call: Call, values: Sequence[Any], kinds: Sequence[torch.dtype]) -> None:
+        operands, geometry = call.plan.operands, call.plan.geometry
+        itemsizes = tuple([array.itemsize for array in operands.arrays])
+        self.call = AddressCall(call.cpu_kernel(), geometry, itemsizes, len(kinds))
+        self._names, self._signature = operands.names, operands.signature
+        self._numbers = tuple([at for at, value in enumerate(values) if not isinstance(value, Tensor)])
+        lengths, axes = geometry.memory
+        templates = [torch.empty(lengths, dtype=kind, device="cpu") for kind in kinds]
+        # Of these an output of the same strides is made in half the time that one from a shape takes.
+        self._templates = [each if axes is None else each.permute(axes) for each in templates]
+
+    def run(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The outputs; None where the kernel cannot read a value in place, and has not run."""
+        outputs = [_empty_like(template) for template in self._templates]
+        if self._numbers:
+            given = list(values)
+            for at in self._numbers:
+                given[at] = on_host(values[at], self._signature.tokens[at], self._signature, self._names[at])
+            addresses = [*map(pointer_of, given), *[y.data_ptr() for y in outputs]]
+        else:
+            addresses = [x.data_ptr() for x in values]
+            addresses += [y.data_ptr() for y in outputs]
+        return tuple(outputs) if self.call.run(addresses) else None
+
+
+def _arrays_of(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, Tensor | np.ndarray)]
+
+
+def pointer_of(array: Any) -> int:
+    """The address of a tensor's elements, or of those of an array of NumPy's."""
+    address: int = array.data_ptr() if isinstance(array, Tensor) else host_addresses((array,))[0]
+    return address
+
+
+class Kept(NamedTuple):
+    """A Jacobian that the forward pass keeps: by output and value the number that a block is everywhere, or None for
+    one that is a tensor. The tensors are in the order of `places`."""
+
+    numbers: dict[tuple[int, int], float | None]
+    places: tuple[tuple[int, int], ...]
+    label: str
+
+    def pull(
+        self,
+        values: Sequence[Any],
+        blocks: Sequence[Any],
+        cotangents: Sequence[Any],
+        wrt: tuple[int, ...],
+        present: tuple[int, ...],
+    ) -> tuple[Any, ...]:
+        """The cotangents of the values at `wrt` from those of the outputs `present`; `blocks` are the tensors."""
+        pattern = tuple([tuple([self.numbers[i, p] for p in wrt]) for i in present])
+        stored = dict(zip(self.places, blocks, strict=True))
+        taken = [stored[i, p] for i in present for p in wrt if (i, p) in stored]
+        dtypes = tuple([numpy_dtype(values[at], "an argument") for at in wrt])
+        shapes = tuple([tuple(values[at].shape) for at in wrt])
+        return operation(contracted(pattern, self.label), dtypes, shapes).run((*taken, *cotangents))
