@@ -241,7 +241,7 @@ GROUPS: dict[str, list[Example]] = {
         Example("A function that is not a Python function", "f = differentiable_broadcast(math.hypot)"),
     ],
     "Arguments of a call": [
-        Example("A list for an array", "return x * y", "f(x, [1.0, 2.0])"),
+        Example("A set for an array", "return x * y", "f(x, {1.0, 2.0})"),
         Example("Too few arguments", "return x * y", "f(x)"),
         Example("A name that is not a parameter", "return x * y", "f(x, z=y)"),
         Example(

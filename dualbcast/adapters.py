@@ -17,11 +17,13 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
-    "dask.": "dualbcast.interop.dask_arrays",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
-    "pandas.": "dualbcast.interop.pandas_series",
+    "numpy.ma.": "dualbcast.interop.masked_arrays",
     "torch.": "dualbcast.interop.pytorch",
     "xarray.": "dualbcast.interop.xarray_arrays",
+    "pandas.": "dualbcast.interop.pandas_series",
+    "xarray.": "dualbcast.interop.xarray_arrays",
+    "pandas.": "dualbcast.interop.pandas_series",
 }
 
 # By the exact type of an argument; None for types that no adapter is for.
@@ -67,18 +69,31 @@ class Adapter(ABC):
         """A key of the properties of an array on which its token depends, as part of the key of a call."""
         return getattr(value, "dtype", None)
 
-    def stand_in(self, value: Any, name: str) -> Any:
-        """An array of NumPy's, of the same shape and dtype and with any contents; a number as it is."""
-        token = self.token(value, name)
-        return token() if isinstance(token, type) else np.empty(value.shape, token)
+    def stand_ins(self, values: tuple[Any, ...], names: Sequence[str]) -> tuple[Any, ...]:
+        """Arrays of NumPy's in the places of the library's, of such shapes and dtypes, with any contents."""
+        stand_ins = []
+        for value, name in zip(values, names, strict=True):
+            token = None if adapter_for(value) is None else self.token(value, name)
+            if isinstance(token, np.dtype):
+                value = np.empty(self.shape((value,)), token)
+            stand_ins.append(token() if isinstance(token, type) else value)
+        return tuple(stand_ins)
 
     def shape(self, values: tuple[Any, ...]) -> tuple[int, ...]:
         """The shape that the values broadcast to."""
         return np.broadcast_shapes(*[tuple(getattr(value, "shape", ())) for value in values])
 
+    def fits(self, value: Any, values: tuple[Any, ...], exactly: bool = False) -> bool:
+        """Whether an array or a number broadcasts to the shape that the values broadcast to, or has exactly that."""
+        shape, own = self.shape(values), self.shape((value,))
+        extra = len(shape) - len(own)
+        if exactly or extra < 0:
+            return own == shape
+        return all(length in (1, whole) for length, whole in zip(own, shape[extra:], strict=True))
+
     @abstractmethod
     def cast(self, value: Any, dtype: np.dtype[Any], name: str) -> Any:
-        """A tangent or cotangent, of shape `value.shape`, in a dtype."""
+        """A tangent or cotangent in a dtype, as an array of the library's or a number."""
 
     @abstractmethod
     def stack(self, blocks: Sequence[Any]) -> Any:
@@ -132,7 +147,7 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
             described = "a CuPy array"
         raise ArgumentError(
             f"{name} is {a_or_an(adapter.arrays)} and {other} is {described}: the arrays of one call are of one "
-            "library. Convert one of them."
+            f"library. Convert one of them, or pass np.asarray({name})."
         )
     return adapter
 

@@ -284,6 +284,25 @@ BUGS = [
         "filling = self._fillings.get((len(args), *sorted(named), wanted))",
         "test_binding",
     ),
+    # --- interop ---
+    Bug(
+        "masked elements in a sum",
+        "outputs = super().apply(element, values, dtypes)\n        if sums is None:",
+        "outputs = super().apply(element, values, dtypes, sums)\n        if True:",
+        "test_any_array",
+    ),
+    Bug(
+        "NaN left out of a sum",
+        "skipna=False",
+        "skipna=True",
+        "test_any_array",
+    ),
+    Bug(
+        "Series of other indexes put together by position",
+        "if value.index is not index and not value.index.equals(index):",
+        "if len(value) != len(index):",
+        "test_any_array",
+    ),
     # --- graph ---
     Bug(
         "gradient of only one output",

@@ -17,7 +17,7 @@ from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Derivation, Element, Ran
 from dualbcast.program.products import Block, Options, Which, every_result, output_dtypes
-from dualbcast.program.results import Results, broadcasts_to
+from dualbcast.program.results import Results
 from dualbcast.runtime.arguments import DType, Signature
 
 # Of two parameters the first; to sum an array to the shape of another.
@@ -41,17 +41,25 @@ class ForeignSpecialisation(Specialisation):
     def __init__(
         self, program: Program, signature: Signature, wrt: tuple[int, ...], gradient: tuple[int, ...], adapter: Adapter
     ) -> None:
-        super().__init__(program, signature, wrt, gradient, None)
+        super().__init__(program, signature, wrt, gradient, self._call)
         self.adapter = adapter
         self._products: dict[tuple[Element, Which, tuple[int, ...]], Flat] = {}
 
+    def _call(self, function: object, specialisation: object, values: tuple[Any, ...], out: Any) -> Any:  # noqa: ARG002
+        """The value of the function, in the structure that it returns: the shortest way, which no results are for."""
+        self._check_out(out)
+        return self.element.function.structure.pack(self.adapter.apply(self.element, values, self.dtypes, None))
+
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
+        self._check_out(out)
+        return self._applied(self.element, which, () if which == "value" else self.wrt, values)
+
+    def _check_out(self, out: Any) -> None:
         if out is not None:
             raise ArgumentError(
                 f"out= takes arrays of NumPy's and CuPy's, and this call is on arrays of {self.adapter.name}'s. "
                 "Leave it out."
             )
-        return self._applied(self.element, which, () if which == "value" else self.wrt, values)
 
     def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         given = self._tangents(values, tangents)
@@ -96,12 +104,11 @@ class ForeignSpecialisation(Specialisation):
             name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
             if cotangent is None:
                 raise ArgumentError(f"{name} is None; give zeros where it is zero")
-            checked.append(self.adapter.cast(cotangent, self.signature.result_dtype, name))
-        shape = self.adapter.shape(values)
-        for at, cotangent in zip(self.element.floats, checked, strict=True):
-            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
-            if tuple(cotangent.shape) != shape:
-                raise ShapeError(f"{name} has shape {tuple(cotangent.shape)}; it must have that of the output, {shape}")
+            cotangent = self.adapter.cast(cotangent, self.signature.result_dtype, name)
+            if not self.adapter.fits(cotangent, values, exactly=True):
+                shapes = tuple(cotangent.shape), self.adapter.shape(values)
+                raise ShapeError(f"{name} has shape {shapes[0]}; it must have that of the output, {shapes[1]}")
+            checked.append(cotangent)
         return tuple(checked)
 
     def _tangents(self, values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
@@ -110,8 +117,8 @@ class ForeignSpecialisation(Specialisation):
         for at, tangent, dtype in zip(self.wrt, given, self.tangent_dtypes, strict=True):
             name = self.element.names[at]
             tangent = self.adapter.cast(tangent, dtype, f"the tangent of {name}")
-            own, shape = tuple(getattr(values[at], "shape", ())), tuple(tangent.shape)
-            if not broadcasts_to(shape, own):
+            if not self.adapter.fits(tangent, (values[at],)):
+                own, shape = self.adapter.shape((values[at],)), tuple(tangent.shape)
                 raise ShapeError(
                     f"the tangent of {name} has shape {shape}, which does not broadcast to that of the argument, {own}"
                 )
@@ -137,6 +144,9 @@ class ForeignResults(Results):
         self._adapter, self._values, self._dtypes = specialisation.adapter, values, specialisation.tangent_dtypes
         self._given, self._are_stored = None, True
         self.shape = tuple(outputs[0].shape) if outputs else self._adapter.shape(values)
+
+    def fits(self, tangent: Any) -> bool:
+        return self._adapter.fits(tangent, self._values)
 
     def stack(self, blocks: Sequence[Any]) -> Any:
         return self._adapter.stack(blocks)

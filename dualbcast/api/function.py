@@ -29,6 +29,7 @@ class BroadcastFunction(Derivatives, Inspectable):
     The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers, and for
     static parameters any hashable object. They bind as Python binds them, and broadcast as in NumPy, together with
     captured arrays. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are computed in float32.
+    Lists and arrays of other libraries are arguments, too, and results are of the same kind: see docs/arrays.md.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from dualbcast.adapters import adapter_for
+from dualbcast.adapters import adapter_of
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch
 from dualbcast.api.specialisation import Specialisation
@@ -46,7 +46,10 @@ class Inspectable:
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
-        given = tuple(map(_as_numpy, plain_arrays(given, form.names), form.names))
+        given = plain_arrays(given, form.names)
+        adapter = adapter_of(given, form.names)
+        if adapter is not None:
+            given = adapter.stand_ins(given, form.names)
         placed = tuple(map(_stand_in, given))
         specialisation, values = dispatch.specialise(form, placed, wanted)
         with beside(values):
@@ -159,12 +162,6 @@ def _derived_call(specialisation: Specialisation, derivation: Derivation, call: 
     library: Any = sys.modules[call.plan.operands.module]
     seeds = [library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     return specialisation.prepare_derived(derivation, (*values, *seeds))
-
-
-def _as_numpy(value: Any, name: str) -> Any:
-    """An array of NumPy's of the same shape and dtype in place of another library's."""
-    adapter = adapter_for(value)
-    return value if adapter is None else adapter.stand_in(value, name)
 
 
 def _stand_in(value: Any, shape: tuple[int, ...] | None = None, module: str = "numpy") -> Any:

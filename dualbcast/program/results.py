@@ -92,6 +92,10 @@ class Results:
         library = np if self.module == "numpy" else sys.modules["cupy"]
         return library.broadcast_to(library.asarray(number, dtype), shape)
 
+    def fits(self, tangent: Any) -> bool:
+        """Whether an array or a number broadcasts to the result's shape."""
+        return broadcasts_to(np.shape(tangent), self.shape)
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         """Blocks along a new last axis."""
         return library_of(blocks[0]).stack(blocks, axis=-1)
@@ -291,8 +295,8 @@ class Jacobian(Index):
                 f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}{self._left_out()}"
             )
         for name, tangent in zip(self.wrt, tangents, strict=True):
-            shape = np.shape(tangent)
-            if not broadcasts_to(shape, self.shape):
+            if not self._results.fits(tangent):
+                shape = tuple(np.shape(tangent))
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
         with beside(self._stored):
             results = [

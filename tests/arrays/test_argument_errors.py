@@ -119,7 +119,7 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
         ("scale is", "not an array or a number", "Pass"),
         [
             lambda out, thing=thing: scaled(A, thing, out=out)
-            for thing in ("1", None, [1.0, 2.0], {1: 2}, object(), (1.0,))
+            for thing in ("1", None, {1.0, 2.0}, {1: 2}, object(), (x for x in (1.0,)))
         ],
     ),
     "read-only out": (

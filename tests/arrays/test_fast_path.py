@@ -109,9 +109,11 @@ def test_other_classes_do_not_go_the_way_of_arrays() -> None:
     x = np.arange(3.0)
     f(x), f(x)
     with pytest.raises(ArgumentError, match="whatever the subclass adds"):
-        f(np.ma.masked_array(x, [True, False, False]))
+        f(x.view(np.matrix))
     with pytest.raises(ArgumentError, match="not an array or a number"):
-        f([1.0, 2.0, 3.0])  # type: ignore[list-item]
+        f({1.0, 2.0, 3.0})
+    assert f(np.ma.masked_array(x, [True, False, False])).mask.tolist() == [True, False, False]
+    np.testing.assert_array_equal(f([3, 4]), [6, 8])
     np.testing.assert_array_equal(f(x), 2 * x)
     np.testing.assert_array_equal(f(x.astype(">f8")), 2 * x)
 

@@ -979,8 +979,8 @@ def no_complex(name: str, what: str) -> str:
     return f"{name} {what}, which is not supported. Pass {it}.real and {it}.imag as two arguments."
 
 
-def no_list(name: str) -> str:
-    return f"{name} is a list, not an array or a number. Pass np.asarray(it)."
+def no_set(name: str) -> str:
+    return f"{name} is a set, not an array or a number. Pass a NumPy array, a CuPy array, a float, an int or a bool."
 
 
 TX, CT = "the tangent of x", "the cotangent"
@@ -1018,7 +1018,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
         ShapeError,
         "the tangent of y has shape (2, 3), which does not broadcast to that of the argument, (3,)",
     ),
-    (lambda f: f.jvp((X, Y), ([1.0], None)), ArgumentError, no_list(TX)),
+    (lambda f: f.jvp((X, Y), ({1.0}, None)), ArgumentError, no_set(TX)),
     (lambda f: f.jvp((X, Y), (1j, None)), DTypeError, no_complex(TX, "is a complex number")),
     (lambda f: f.jvp((X, Y), (X * 1j, None)), DTypeError, no_complex(TX, "has dtype complex128")),
     (lambda f: f.jvp((X, 2), (None, 1.0)), ArgumentError, INTEGER),
@@ -1040,7 +1040,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ),
     (lambda f: f.pullback(1.0), ShapeError, "the cotangent has shape (); it must have that of the output, (2, 3)"),
     (lambda f: f.pullback(X * 1j), DTypeError, no_complex(CT, "has dtype complex128")),
-    (lambda f: f.pullback([[1.0] * 3] * 2), ArgumentError, no_list(CT)),
+    (lambda f: f.pullback({1.0}), ArgumentError, no_set(CT)),
     (lambda f: f.partial(True), ArgumentError, f"{ONE}True"),
     (lambda f: f.partial(("x", "y")), ArgumentError, f"{ONE}('x', 'y')"),
     (lambda f: f.partial(None), ArgumentError, f"{ONE}None"),

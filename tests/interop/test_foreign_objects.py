@@ -72,15 +72,12 @@ def sparse() -> Any:
 PASSED: dict[str, tuple[Callable[[], Any], str]] = {
     "torch": (torch_tensor, "x.detach().numpy()"),
     "jax": (jax_array, "np.asarray(x)"),
+    "subclass": (lambda: X.view(np.matrix), "np.asarray(x)"),
+    "bytes": (lambda: bytearray([1, 2]), "np.asarray(x)"),
     "sparse": (sparse, "x.toarray()"),
     "stored": (sparse, "x.data"),
-    "DLPack": (lambda: OnlyDLPack(X), "np.from_dlpack(x)"),
-    "array interface": (Buffer, "np.asarray(x)"),
-    "list": (lambda: [1.0, 2.0], "np.asarray(x)"),
-    "range": (lambda: range(1, 3), "np.asarray(x)"),
     "generator": (lambda: (x for x in X), "np.fromiter(x, float)"),
     "values": (lambda: {"a": 1.0}.values(), "np.fromiter(x, float)"),
-    "masked": (lambda: np.ma.masked_array(X), "np.asarray(x)"),
     "fraction": (lambda: fractions.Fraction(1, 2), "float(x)"),
     "decimal": (lambda: decimal.Decimal("0.5"), "float(x)"),
     "mpmath": (lambda: pytest.importorskip("mpmath").mpf(2), "float(x)"),
@@ -97,10 +94,6 @@ def test_what_is_said_to_pass_can_be_passed(kind: str) -> None:
 
 
 def test_what_is_on_a_gpu_goes_to_cupy() -> None:
-    with pytest.raises(ArgumentError, match=r"Pass cupy\.asarray\(x\)"):
-        square(OnDevice())
-    with pytest.raises(ArgumentError, match=r"Pass cupy\.from_dlpack\(x\)"):
-        square(OnlyDLPack(X, (2, 0)))
     torch = pytest.importorskip("torch")
     with pytest.raises(ArgumentError, match=r"Pass x\.detach\(\)\.cpu\(\)\.numpy\(\)"):
         square(torch.ones(2, device="meta"))
@@ -128,7 +121,7 @@ def math_module() -> Any:
     return sys.modules["math"]
 
 
-@pytest.mark.parametrize("kind", ["torch", "DLPack", "generator", "list", "sparse"])
+@pytest.mark.parametrize("kind", ["torch", "generator", "sparse"])
 def test_derivatives_say_the_same_of_tangents_and_cotangents(kind: str) -> None:
     make = PASSED[kind][0]
     words = rf"which is {re.escape(called(make()))}|is {re.escape(called(make()))}"
