@@ -18,10 +18,7 @@ from dualbcast.errors import ArgumentError, a_or_an
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
     "numpy.ma.": "dualbcast.interop.masked_arrays",
-    "numpy.ma.": "dualbcast.interop.masked_arrays",
     "torch.": "dualbcast.interop.pytorch",
-    "xarray.": "dualbcast.interop.xarray_arrays",
-    "pandas.": "dualbcast.interop.pandas_series",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
 }

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from dualbcast.api.inspection import Inspectable
 from dualbcast.errors import ArgumentError, BackendError, CompileError
 from dualbcast.program.products import Backend, Keeping, Options
 from dualbcast.program.results import Jacobian
+
+# All functions by their `id`, by which a graph of PyTorch's compiler names one.
+FUNCTIONS: WeakValueDictionary[int, BroadcastFunction] = WeakValueDictionary()
 
 
 class BroadcastFunction(Derivatives, Inspectable):
@@ -43,6 +47,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         jacobian: Keeping = "auto",
         max_iterations: int | None = None,
     ) -> None:
+        FUNCTIONS[id(self)] = self
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
         if jacobian not in ("auto", "cache", "recompute"):
@@ -243,6 +248,38 @@ class BroadcastFunction(Derivatives, Inspectable):
             del vars(new)["__wrapped__"]  # it would be the function, and not its partial derivative
             partial = self._parts.setdefault(key, new)
         return partial
+
+
+# --- torch.compile ----------------------------------------------------------------------------------------------------
+# TorchDynamo, the tracer of `torch.compile`, looks for the attribute `_torchdynamo_inline` of a function, and traces that
+# in its place. It would else trace our compiler. What it traces must have no closure and no defaults.
+
+
+def _traced(function: BroadcastFunction, method: str, arguments: Any, named: Any) -> Any:
+    # Imported while TorchDynamo traces, so never without PyTorch.
+    from dualbcast.interop.pytorch_dynamo import call
+
+    return call(id(function), method, arguments, named)
+
+
+def _traced_call(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
+    return _traced(self, "__call__", arguments, named)
+
+
+def _traced_jvp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
+    return _traced(self, "jvp", arguments, named)
+
+
+def _traced_value_and_vjp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
+    return _traced(self, "value_and_vjp", arguments, named)
+
+
+for _method, _in_its_place in (
+    (BroadcastFunction.__call__, _traced_call),
+    (BroadcastFunction.jvp, _traced_jvp),
+    (BroadcastFunction.value_and_vjp, _traced_value_and_vjp),
+):
+    _method._torchdynamo_inline = _in_its_place  # type: ignore[attr-defined]
 
 
 @overload

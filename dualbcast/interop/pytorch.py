@@ -3,7 +3,8 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,12 +12,9 @@ import torch
 from dualbcast.adapters import Adapter, register
 from dualbcast.interop.pytorch_autograd import call
 from dualbcast.interop.pytorch_memory import numpy_dtype, torch_dtype
-from dualbcast.interop.pytorch_operations import operation
+from dualbcast.interop.pytorch_operations import Symbol, operation
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType
-
-# Numbers that PyTorch does not know yet while it compiles, by the numbers of Python's that they stand for.
-_SYMBOLS = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
 
 
 class TorchAdapter(Adapter):
@@ -25,10 +23,13 @@ class TorchAdapter(Adapter):
     name, arrays = "PyTorch", "tensor"
 
     def token(self, value: Any, name: str) -> Any:
-        return _SYMBOLS.get(type(value)) or numpy_dtype(value, name)
+        return value.dtype if isinstance(value, Symbol) else numpy_dtype(value, name)
 
-    def form(self, value: Any) -> Hashable:
-        return getattr(value, "dtype", None)
+    # No method in Python: it is called for every tensor of every call.
+    form = staticmethod(attrgetter("dtype"))
+
+    def shape(self, values: tuple[Any, ...]) -> tuple[int, ...]:
+        return tuple(torch.broadcast_shapes(*[tuple(getattr(value, "shape", ())) for value in values]))
 
     def apply(
         self,
@@ -49,4 +50,4 @@ class TorchAdapter(Adapter):
         return torch.stack(tuple(blocks), dim=-1)
 
 
-register(TorchAdapter(), torch.Tensor, *_SYMBOLS)
+register(TorchAdapter(), torch.Tensor, Symbol)

@@ -47,7 +47,7 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return _dispatched(operation, values)
     prepared = operation.call(tuple(key), values)
     if (requires_grad and _is_recording()) or forward_ad._current_level >= 0:
-        return _apply(prepared, operation, *values)
+        return _apply(prepared, *values)
     return prepared.run(values)
 
 
@@ -62,29 +62,51 @@ class Recorded(torch.autograd.Function):
     """A call in PyTorch's autograd, outside the transforms of `torch.func`."""
 
     @staticmethod
-    def forward(ctx: Any, prepared: TensorCall, operation: Operation, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def forward(ctx: Any, prepared: TensorCall, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
         ctx.set_materialize_grads(False)
         both = None
         if not prepared.is_small:
-            wrt = tuple([at for at, is_needed in enumerate(ctx.needs_input_grad[2:]) if is_needed])
+            wrt = tuple([at for at, is_needed in enumerate(ctx.needs_input_grad[1:]) if is_needed])
             both = prepared.value_and_jacobian(wrt, values) if wrt else None
         outputs, kept, blocks = both or (prepared.run(values), None, ())
-        _save(ctx, operation, values, outputs, kept, blocks)
+        _save(ctx, prepared, prepared.operation, values, outputs, kept, blocks)
         if forward_ad._current_level >= 0:
             ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        return None, *_cotangents(ctx, ctx.needs_input_grad[1:], cotangents)
+        return _cotangents(ctx, cotangents)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-        return _tangents(ctx, tangents[2:])
+        return _tangents(ctx, tangents[1:])
 
 
 # `Function.apply` would look for transforms again, which takes as long as a kernel on few elements.
 _apply: Any = super(torch.autograd.Function, Recorded).apply
+
+
+class Dispatched(torch.autograd.Function):
+    """A call by PyTorch's dispatcher, in autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, operation: Operation, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
+        ctx.set_materialize_grads(False)
+        with torch._C._AutoDispatchBelowAutograd():
+            outputs = _dispatched(operation, values)
+        _save(ctx, None, operation, values, outputs)
+        if forward_ad._current_level >= 0:
+            ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+        return _cotangents(ctx, cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        return _tangents(ctx, tangents[1:])
 
 
 class Transformed(torch.autograd.Function):
@@ -100,12 +122,12 @@ class Transformed(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         operation, *values = inputs
         ctx.set_materialize_grads(False)
-        _save(ctx, operation, values, output)
+        _save(ctx, None, operation, values, output)
         ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        return _cotangents(ctx, ctx.needs_input_grad, cotangents)
+        return _cotangents(ctx, cotangents)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
@@ -120,60 +142,71 @@ class Transformed(torch.autograd.Function):
 
 def _save(
     ctx: Any,
+    prepared: TensorCall | None,
     operation: Operation,
     values: Sequence[Any],
     outputs: Sequence[Any],
     kept: Kept | None = None,
     blocks: Sequence[Any] = (),
 ) -> None:
-    """Keep what the backward pass needs. Tensors are saved by PyTorch, so that it sees if they are changed in place."""
-    ctx.operation, ctx.kept = operation, kept
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    # The other values in their positions, with None for tensors; or None where all are tensors.
-    ctx.others = None
-    if len(tensors) < len(values):
-        ctx.others = [None if isinstance(value, Tensor) else value for value in values]
-    ctx.save_for_backward(*tensors, *blocks)
+    """Keep what derivatives need. Tensors are saved by PyTorch, which then sees if they are changed in place."""
+    others = None
+    if prepared is not None and prepared.are_tensors and kept is None:
+        ctx.save_for_backward(*values)
+    else:
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        # The other values in their positions, with None for tensors.
+        others = [None if isinstance(value, Tensor) else value for value in values]
+        ctx.save_for_backward(*tensors, *blocks)
+    ctx.state = prepared, operation, others, kept
     if operation.undifferentiable:
         ctx.mark_non_differentiable(*[outputs[at] for at in operation.undifferentiable])
 
 
-def _values(ctx: Any) -> tuple[Any, ...]:
-    """The values of the call, and then the tensors of the Jacobian that was kept."""
-    saved: tuple[Any, ...] = ctx.saved_tensors
-    if ctx.others is None:
-        return saved
+def _values(saved: tuple[Any, ...], others: list[Any] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The values of the call, and the tensors of the Jacobian that was kept."""
+    if others is None:
+        return saved, ()
     remaining = iter(saved)
-    return *[next(remaining) if value is None else value for value in ctx.others], *remaining
+    return tuple([next(remaining) if value is None else value for value in others]), tuple(remaining)
 
 
-def _cotangents(ctx: Any, needed: Sequence[bool], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-    """The cotangents of an operation, which is no tensor, and of its values, from those of the outputs."""
-    op: Operation = ctx.operation
-    found: list[Any] = [None] * len(needed)
+def _cotangents(ctx: Any, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The cotangents of the arguments of `forward`, the first of which is no tensor, from those of the outputs."""
+    prepared, op, others, kept = ctx.state
+    needed: tuple[bool, ...] = ctx.needs_input_grad
     present = tuple([at for at, cotangent in enumerate(cotangents) if cotangent is not None])
-    wrt = tuple([at for at, is_needed in enumerate(needed[1:]) if is_needed])
-    if present and wrt:
-        count, values, given = len(needed) - 1, _values(ctx), [cotangents[at] for at in present]
-        values, blocks = values[:count], values[count:]
-        if ctx.kept is not None and not _is_recording():
-            results = ctx.kept.pull(values, blocks, given, wrt, present)
-        else:
-            dtypes = tuple([numpy_dtype(values[at], "an argument") for at in wrt])
-            results = call(op.pullback(wrt, present, dtypes), (*values, *given))
-        for at, result in zip(wrt, results, strict=True):
-            found[1 + at] = result
+    key = needed, present
+    known = None if prepared is None else prepared.pullbacks.get(key)
+    values, blocks = _values(ctx.saved_tensors, others)
+    if known is None:
+        wrt = tuple([at for at, is_needed in enumerate(needed[1:]) if is_needed])
+        if not present or not wrt:
+            return (None,) * len(needed)
+        known = op.pullback(wrt, present, tuple([numpy_dtype(values[at], "an argument") for at in wrt])), wrt
+        if prepared is not None:
+            prepared.pullbacks[key] = known
+    pullback, wrt = known
+    given = cotangents if len(present) == len(cotangents) else [cotangents[at] for at in present]
+    if kept is not None and not _is_recording():
+        results = kept.pull(values, blocks, given, wrt, present)
+    else:
+        results = call(pullback, (*values, *given))
+    if len(wrt) == len(needed) - 1:
+        return None, *results
+    found: list[Any] = [None] * len(needed)
+    for at, result in zip(wrt, results, strict=True):
+        found[1 + at] = result
     return tuple(found)
 
 
 def _tangents(ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
     """The tangents of the outputs from those of the values."""
-    op: Operation = ctx.operation
+    _, op, others, _ = ctx.state
     wrt = tuple([at for at, tangent in enumerate(tangents) if tangent is not None])
-    count = len(op.dtypes)
     if not wrt:
-        return (None,) * count
-    values = _values(ctx)[: len(tangents)]
+        return (None,) * len(op.dtypes)
+    values, _ = _values(ctx.saved_tensors, others)
     results = call(op.tangent(wrt), (*values, *[tangents[at] for at in wrt]))
     return tuple([None if at in op.undifferentiable else result for at, result in enumerate(results)])
 

@@ -39,6 +39,11 @@ def numpy_dtype(tensor: Any, name: str) -> DType:
     return dtype
 
 
+def numpy_dtype_of(name: str) -> DType:
+    """The dtype of NumPy's with this name."""
+    return _BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
 def torch_dtype(dtype: DType) -> torch.dtype:
     """A dtype of NumPy's as PyTorch's."""
     return _TORCH[dtype]

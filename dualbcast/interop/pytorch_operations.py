@@ -7,6 +7,7 @@ numbers, and the operations that are its derivatives.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,6 +30,14 @@ Sum = int | tuple[int, ...] | None
 Tensor, _empty_like = torch.Tensor, torch.empty_like
 
 
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A number that PyTorch does not know yet while it compiles; its `dtype` is `float` or `int`."""
+
+    number: Any
+    dtype: type
+
+
 @lru_cache(maxsize=4096)
 def operation(element: Element, dtypes: tuple[DType, ...], sums: tuple[Sum, ...] | None = None) -> Operation:
     """The operation of an element function whose outputs have these dtypes."""
@@ -47,6 +56,8 @@ class Operation:
         self.undifferentiable = tuple([at for at in range(len(dtypes)) if at not in element.floats])
         # The operation that it was derived from, and how: the method and its arguments; None if it was not derived.
         self.origin: tuple[Any, ...] | None = None
+        # Its key in graphs that PyTorch compiles, once it is in one.
+        self.key = ""
         self._calls: Recent[TensorCall] = Recent()
         self.paths: Recent[FastPath] = Recent()
         self._pullbacks: dict[Any, Operation] = {}
@@ -119,14 +130,18 @@ def add_form(key: list[Any], value: Any) -> None:
 class TensorCall:
     """What calls of an operation on values of the same forms have in common.
 
-    `is_small` says whether the values are so few that a kept Jacobian is not worth a question.
+    `is_small` says whether the values are so few that a kept Jacobian is not worth a question, and `are_tensors` whether
+    no value is a number.
     """
 
-    __slots__ = ("_decisions", "_device", "_direct", "_operation", "_shapes", "is_small")
+    __slots__ = ("_decisions", "_device", "_direct", "_shapes", "are_tensors", "is_small", "operation", "pullbacks")
 
     def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
         element = operation.element
-        self._operation, self._device = operation, device_of(values, element.names)
+        self.operation, self._device = operation, device_of(values, element.names)
+        self.are_tensors = all(isinstance(value, Tensor) for value in values)
+        # By which values and outputs have cotangents, the operation for these, and the positions of its results.
+        self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
         self._shapes: Shapes = None
         if operation.sums is not None:
             sums = operation.sums
@@ -143,19 +158,20 @@ class TensorCall:
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for values of these forms; PyTorch does not record it."""
         try:
-            if self._direct is not None and self._direct.call.is_short:
-                outputs = self._direct.run(values)
+            direct = self._direct
+            if direct is not None and (direct.call.is_one_range or direct.call.is_short):
+                outputs = direct.run(values)
                 if outputs is not None:
                     return outputs
             with on_stream(self._device):
                 return self._run_arrays(values)
         except RuntimeError:  # a tensor without memory of its own
             if any(map(_is_batched, values)):
-                return BatchedCall(self._operation).run(values)
+                return BatchedCall(self.operation).run(values)
             raise
 
     def _run_arrays(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        operation = self._operation
+        operation = self.operation
         parts = operation.element.parts(self._arrays(values), operation.dtypes, self._shapes)
         # One that is the same number everywhere is in memory once.
         return tuple(
@@ -173,7 +189,7 @@ class TensorCall:
             return self._value_and_jacobian(wrt, self._arrays(values))
 
     def _value_and_jacobian(self, wrt: tuple[int, ...], arrays: tuple[Any, ...]) -> WithJacobian | None:
-        operation = self._operation
+        operation = self.operation
         element, count = operation.element, len(operation.dtypes)
         if wrt not in self._decisions:
             call = element.prepare("value_and_jacobian", arrays, wrt)
@@ -205,10 +221,11 @@ class TensorCall:
 class BatchedCall:
     """A call on values some of which are batches of `torch.autograd`, such as cotangents of `is_grads_batched=True`."""
 
-    is_small = True
+    is_small, are_tensors = True, False
 
     def __init__(self, operation: Operation) -> None:
-        self._operation = operation
+        self.operation = operation
+        self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs, which are batches as well."""
@@ -217,8 +234,8 @@ class BatchedCall:
         dims = [0 if _is_batched(value) else None for value in values]
         plain = [torch._remove_batch_dim(value, level, 1, 0) if _is_batched(value) else value for value in values]
         size = max([value.shape[0] for value, dim in zip(plain, dims, strict=True) if dim is not None])
-        batched, restore = batch(self._operation, plain, dims, size)
-        return tuple([torch._add_batch_dim(y, 0, level) for y in restore(self._operation.run(batched))])
+        batched, restore = batch(self.operation, plain, dims, size)
+        return tuple([torch._add_batch_dim(y, 0, level) for y in restore(self.operation.run(batched))])
 
 
 def _is_batched(value: Any) -> bool:

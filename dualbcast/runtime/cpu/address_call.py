@@ -18,7 +18,7 @@ from dualbcast.runtime.cpu.kernel import CpuKernel
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.iteration_space import Geometry
 
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p)
 
 
 class AddressCall:
@@ -27,13 +27,13 @@ class AddressCall:
     `itemsizes` are the bytes of an element of each input, which its address must be a multiple of.
     """
 
-    __slots__ = ("_head", "_is_one_range", "_numbers", "_pace", "_pack", "_run", "_total")
+    __slots__ = ("_head", "_numbers", "_pace", "_pack", "_run", "_total", "is_one_range")
 
     def __init__(self, kernel: CpuKernel, geometry: Geometry, itemsizes: tuple[int, ...], outputs: int) -> None:
         self._total, self._pace = geometry.total, kernel.pace
         # So few elements are one range at any pace, and no clock is read for them.
-        self._is_one_range = geometry.total < 2 * policy.ALIGNMENT
-        head = kernel.address(geometry.total), *geometry.ints
+        self.is_one_range = geometry.total < 2 * policy.ALIGNMENT
+        head = kernel.address(geometry.total), geometry.total, *geometry.ints
         self._numbers = (ctypes.c_int64 * len(head))(*head)
         self._head = ctypes.addressof(self._numbers)
         masks = tuple([size - 1 for size in itemsizes])
@@ -52,11 +52,11 @@ class AddressCall:
         """
         if interrupt.cancelled:
             interrupt.begin()
-        if self._is_one_range:
-            status = self._run(self._head, self._pack(*addresses), 0, self._total)
+        if self.is_one_range:
+            status = self._run(self._head, self._pack(*addresses))
         else:
             began = perf_counter_ns()
-            status = self._run(self._head, self._pack(*addresses), 0, self._total)
+            status = self._run(self._head, self._pack(*addresses))
             if perf_counter_ns() - began >= policy.THREAD_NS:
                 self._pace.note(began, 1.0, self._total)
         if status == STOPPED:

@@ -1,0 +1,157 @@
+"""Operations where PyTorch traces or compiles: one registered operator stands for all of them.
+
+A call on tensors that have no memory yet comes in. Out goes a call of the operator `dualbcast::apply` with the key of
+an operation, which the operator looks up when it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dualbcast.errors import BackendError
+from dualbcast.interop.pytorch_autograd import Dispatched
+from dualbcast.interop.pytorch_memory import numpy_dtype_of, tensor_of
+from dualbcast.interop.pytorch_operations import Operation, Symbol, batch
+from dualbcast.program import products
+
+Tensor = torch.Tensor
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+# PyTorch keeps compiled graphs on disk, with the keys in them. So a key follows from the meaning of an operation, and a
+# derived operation can be made again from its key: `root/pullback:0,2:0:float32,float32/tangent:0`.
+
+_OPERATIONS: dict[str, Operation] = {}
+_numbers = itertools.count()
+
+
+def key_of(operation: Operation) -> str:
+    """The key of an operation."""
+    if not operation.key:
+        operation.key = _root(operation) if operation.origin is None else _derived(*operation.origin)
+        _OPERATIONS.setdefault(operation.key, operation)
+    return operation.key
+
+
+def _root(operation: Operation) -> str:
+    element = operation.element
+    # A rule of the user's has a meaning in this process only.
+    meaning = products.identity(element.function) or f"{next(_numbers)} in {id(_OPERATIONS)}"
+    names = [dtype.name for dtype in operation.dtypes]
+    text = repr((meaning, element.names, element.label, element.options, names, operation.sums))
+    return f"{element.function.name}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def _derived(parent: Operation, method: str, *details: tuple[Any, ...]) -> str:
+    parts = [",".join([str(getattr(each, "name", each)) for each in detail]) for detail in details]
+    return f"{key_of(parent)}/{':'.join([method, *parts])}"
+
+
+def operation_of(key: str) -> Operation:
+    """The operation that has this key."""
+    found = _OPERATIONS.get(key)
+    if found is not None:
+        return found
+    parent, slash, step = key.rpartition("/")
+    if not slash:
+        raise BackendError(
+            f"a compiled graph calls {key}, which this process has not compiled. Call torch.compiler.reset(), and "
+            "compile again."
+        )
+    method, *details = step.split(":")
+    wrt, *present = [tuple(map(int, detail.split(","))) for detail in details[:2]]
+    operation = operation_of(parent)
+    if method == "tangent":
+        found = operation.tangent(wrt)
+    else:
+        dtypes = tuple([numpy_dtype_of(name) for name in details[2].split(",")])
+        found = operation.pullback(wrt, *present, dtypes)
+    return _OPERATIONS.setdefault(key, found)
+
+
+# --- the operator -----------------------------------------------------------------------------------------------------
+
+_library = torch.library.Library("dualbcast", "FRAGMENT")
+_library.define(
+    "apply(str key, str kinds, Tensor[] tensors, float[] floats, SymInt[] integers) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+def dispatched(operation: Operation, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of an operation by the operator."""
+    return tuple(torch.ops.dualbcast.apply(key_of(operation), *_split(values)))
+
+
+def _split(values: Sequence[Any]) -> tuple[str, list[Any], list[Any], list[Any]]:
+    """The kinds of the values, one letter each, and the tensors, floats and integers among them."""
+    kinds, tensors, floats, integers = "", list[Any](), list[Any](), list[Any]()
+    for value in values:
+        kind = value.dtype if isinstance(value, Symbol) else type(value)
+        number = value.number if isinstance(value, Symbol) else value
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            kinds += "t"
+        elif kind is float:
+            floats.append(number)
+            kinds += "f"
+        elif kind is int or kind is bool:
+            integers.append(number)
+            kinds += "i" if kind is int else "b"
+        else:  # a number of NumPy's, or an array that a function has captured
+            tensors.append(tensor_of(np.asarray(value)))
+            kinds += "t"
+    return kinds, tensors, floats, integers
+
+
+def _joined(
+    kinds: str, tensors: Sequence[Any], floats: Sequence[Any], integers: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The values that `_split` has split."""
+    sources: dict[str, Iterator[Any]] = {"t": iter(tensors), "f": iter(floats), "i": iter(integers)}
+    sources["b"] = sources["i"]
+    return tuple([bool(next(sources[kind])) if kind == "b" else next(sources[kind]) for kind in kinds])
+
+
+def _run(key: str, *split: Any) -> list[Any]:
+    """The operator on tensors with memory. PyTorch's compiler wants to know the strides before it runs."""
+    return [y.contiguous() for y in operation_of(key).run(_joined(*split))]
+
+
+def _fake(key: str, *split: Any) -> list[Any]:
+    """The shapes and dtypes of the outputs, for tensors without memory."""
+    operation, values = operation_of(key), _joined(*split)
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    shape = torch.broadcast_shapes(*[value.shape for value in tensors])
+    sums = operation.sums or (None,) * len(operation.kinds)
+    shapes = [shape if at is None else values[at].shape for at in sums]
+    return [tensors[0].new_empty(shape, dtype=kind) for shape, kind in zip(shapes, operation.kinds, strict=True)]
+
+
+def _recorded(key: str, *split: Any) -> list[Any]:
+    """The operator as autograd records it."""
+    apply: Any = super(torch.autograd.Function, Dispatched).apply
+    return list(apply(operation_of(key), *_joined(*split)))
+
+
+def _batched(info: Any, in_dims: tuple[Any, ...], key: str, *split: Any) -> tuple[list[Any], list[int]]:
+    """The operator on a batch, for `torch.vmap`."""
+    operation, values = operation_of(key), _joined(*split)
+    kinds, dims = split[0], iter(in_dims[2])
+    of_values = [next(dims) if kind == "t" else None for kind in kinds]
+    batched, restore = batch(operation, values, of_values, info.batch_size)
+    outputs = restore(dispatched(operation, batched))
+    return list(outputs), [0] * len(outputs)
+
+
+_library.impl("apply", _run, "CPU")
+_library.impl("apply", _run, "CUDA")
+_library.impl("apply", _recorded, "Autograd")
+torch.library.register_fake("dualbcast::apply", _fake, lib=_library)
+torch.library.register_vmap("dualbcast::apply", _batched, lib=_library)
