@@ -250,38 +250,6 @@ class BroadcastFunction(Derivatives, Inspectable):
         return partial
 
 
-# --- torch.compile ----------------------------------------------------------------------------------------------------
-# TorchDynamo, the tracer of `torch.compile`, looks for the attribute `_torchdynamo_inline` of a function, and traces that
-# in its place. It would else trace our compiler. What it traces must have no closure and no defaults.
-
-
-def _traced(function: BroadcastFunction, method: str, arguments: Any, named: Any) -> Any:
-    # Imported while TorchDynamo traces, so never without PyTorch.
-    from dualbcast.interop.pytorch_dynamo import call
-
-    return call(id(function), method, arguments, named)
-
-
-def _traced_call(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    return _traced(self, "__call__", arguments, named)
-
-
-def _traced_jvp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    return _traced(self, "jvp", arguments, named)
-
-
-def _traced_value_and_vjp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    return _traced(self, "value_and_vjp", arguments, named)
-
-
-for _method, _in_its_place in (
-    (BroadcastFunction.__call__, _traced_call),
-    (BroadcastFunction.jvp, _traced_jvp),
-    (BroadcastFunction.value_and_vjp, _traced_value_and_vjp),
-):
-    _method._torchdynamo_inline = _in_its_place  # type: ignore[attr-defined]
-
-
 @overload
 def differentiable_broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
 @overload

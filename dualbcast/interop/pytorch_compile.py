@@ -19,6 +19,7 @@ from dualbcast.interop.pytorch_autograd import Dispatched
 from dualbcast.interop.pytorch_memory import numpy_dtype_of, tensor_of
 from dualbcast.interop.pytorch_operations import Operation, Symbol, batch
 from dualbcast.program import products
+from dualbcast.runtime.iteration_space import result_shape
 
 Tensor = torch.Tensor
 
@@ -86,6 +87,7 @@ _library.define(
 
 def dispatched(operation: Operation, values: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of an operation by the operator."""
+    _shape_of(values, operation.element.names)
     return tuple(torch.ops.dualbcast.apply(key_of(operation), *_split(values)))
 
 
@@ -127,11 +129,19 @@ def _run(key: str, *split: Any) -> list[Any]:
 def _fake(key: str, *split: Any) -> list[Any]:
     """The shapes and dtypes of the outputs, for tensors without memory."""
     operation, values = operation_of(key), _joined(*split)
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    shape = torch.broadcast_shapes(*[value.shape for value in tensors])
+    shape = _shape_of(values, operation.element.names)
     sums = operation.sums or (None,) * len(operation.kinds)
     shapes = [shape if at is None else values[at].shape for at in sums]
-    return [tensors[0].new_empty(shape, dtype=kind) for shape, kind in zip(shapes, operation.kinds, strict=True)]
+    return [split[1][0].new_empty(shape, dtype=kind) for shape, kind in zip(shapes, operation.kinds, strict=True)]
+
+
+def _shape_of(values: Sequence[Any], names: tuple[str, ...]) -> tuple[Any, ...]:
+    """The shape that the values broadcast to; a `ShapeError` where they do not."""
+    shapes = [tuple(getattr(value, "shape", ())) for value in values]
+    try:
+        return tuple(torch.broadcast_shapes(*shapes))
+    except RuntimeError:
+        return result_shape(tuple([(shape, (), np.dtype(float)) for shape in shapes]), names)
 
 
 def _recorded(key: str, *split: Any) -> list[Any]:

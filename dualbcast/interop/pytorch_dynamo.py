@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo import graph_break, nonstrict_trace
+from torch._dynamo import graph_break, nonstrict_trace, trace_rules
 
-from dualbcast.api.function import FUNCTIONS
+from dualbcast.api.function import FUNCTIONS, BroadcastFunction
 from dualbcast.errors import DualbcastError
+from dualbcast.interop import pytorch_traced
 from dualbcast.interop.pytorch_operations import Symbol
 
 _SYMBOLS = {torch.SymFloat: float, torch.SymInt: int}
 
 
-def call(number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The result of a method of the BroadcastFunction with this `id`. TorchDynamo traces this function."""
-    results = _traced(number, method, _without_none(arguments), _without_none(named))
+def call(function: BroadcastFunction, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The result of a method whose results are tensors. TorchDynamo traces this function."""
+    results = _traced(id(function), method, _without_none(arguments), _without_none(named))
     for problem, result in results.items():
-        if problem:
-            # A function that may have several graphs makes the call itself, and raises our error.
-            graph_break(problem)
-        return result
+        if not problem:
+            return result
+        # A function that may have several graphs makes the call itself, and raises our error.
+        graph_break(msg=problem)
+    return None
+
+
+def refuse() -> None:
+    """Break the graph where a method does not return tensors alone. TorchDynamo traces this function."""
+    graph_break(
+        msg="this method of a BroadcastFunction does not return tensors alone, as a graph of torch.compile has to. Call it "
+        "outside of the compiled function, or take jvp, value_and_vjp or torch.func.jacrev inside"
+    )
+
+
+def _skip_all_else() -> None:
+    """Have TorchDynamo trace no function of this package but those that stand in place of others."""
+    root = Path(__file__).parents[1]
+    for path in root.rglob("*.py"):
+        name = ".".join([root.name, *path.relative_to(root).with_suffix("").parts])
+        if path.name != "__init__.py" and name not in (__name__, pytorch_traced.__name__):
+            trace_rules.add(name)
+
+
+_skip_all_else()
 
 
 def _without_none(value: Any) -> Any:
@@ -51,7 +74,7 @@ def _restored(value: Any) -> Any:
 
 @nonstrict_trace
 def _traced(number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """The result under the key "", or the text of an error as a key.
+    """The result for the function with this `id` under the key "", or the text of an error as a key.
 
     TorchDynamo does not look into this function, and calls it with tensors that have no memory. It would not show what
     is raised here, and takes no text as a result, but as a key.
