@@ -139,6 +139,7 @@ class TensorCall:
     def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
         element = operation.element
         self.operation, self._device = operation, device_of(values, element.names)
+        self._check(values)
         self.are_tensors = all(isinstance(value, Tensor) for value in values)
         # By which values and outputs have cotangents, the operation for these, and the positions of its results.
         self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
@@ -168,7 +169,14 @@ class TensorCall:
         except RuntimeError:  # a tensor without memory of its own
             if any(map(_is_batched, values)):
                 return BatchedCall(self.operation).run(values)
+            self._check(values)
             raise
+
+    def _check(self, values: Sequence[Any]) -> None:
+        """Refuse tensors whose elements do not lie in memory by strides."""
+        for value, name in zip(values, self.operation.element.names, strict=True):
+            if isinstance(value, Tensor):
+                numpy_dtype(value, name)
 
     def _run_arrays(self, values: Sequence[Any]) -> tuple[Any, ...]:
         operation = self.operation
