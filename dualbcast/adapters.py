@@ -7,7 +7,7 @@ when the first array of its library is met.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -61,6 +61,10 @@ class Adapter(ABC):
         NumPy's. Output k has dtype `dtypes[k]`. If `sums` is given and `sums[k]` is a position, output k is summed to
         the shape of `values[sums[k]]`, over the axes along which that was broadcast.
         """
+
+    def bound(self, element: Any, dtypes: tuple[np.dtype[Any], ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """`apply` without sums as a function of the values."""
+        return lambda values: self.apply(element, values, dtypes)
 
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""

@@ -3,7 +3,8 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -39,6 +40,9 @@ class TorchAdapter(Adapter):
         sums: tuple[int | None, ...] | None = None,
     ) -> tuple[Any, ...]:
         return call(operation(element, dtypes, sums), values)
+
+    def bound(self, element: Element, dtypes: tuple[DType, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        return partial(call, operation(element, dtypes))
 
     def cast(self, value: Any, dtype: DType, name: str) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -27,7 +27,7 @@ from dualbcast.runtime.launch_plan import FastPath, Recent, is_pooled
 WithJacobian = tuple[tuple[Any, ...], "Kept", list[Any]]
 # For an output of an operation: None, the position of the value to whose shape it is summed, or that shape.
 Sum = int | tuple[int, ...] | None
-Tensor, _empty_like = torch.Tensor, torch.empty_like
+Tensor, _empty_like, _data_ptr = torch.Tensor, torch.empty_like, torch.Tensor.data_ptr
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,9 @@ class Operation:
         self.origin: tuple[Any, ...] | None = None
         # Its key in graphs that PyTorch compiles, once it is in one.
         self.key = ""
+        # The guards of the latest call that was not the first of its kind, what it has in common with others, and
+        # whether a value requires gradients.
+        self.latest: tuple[Any, Any, bool] = (None, None, False)
         self._calls: Recent[TensorCall] = Recent()
         self.paths: Recent[FastPath] = Recent()
         self._pullbacks: dict[Any, Operation] = {}
@@ -91,58 +94,78 @@ class Operation:
         if self.origin is None:
             self.origin = origin
 
-    def call(self, key: Any, values: Sequence[Any]) -> TensorCall | BatchedCall:
-        """The call for values of the forms in `key`; see `add_form`."""
-        found = self._calls.get(key)
+    def find(self, values: tuple[Any, ...]) -> tuple[TensorCall | BatchedCall, bool]:
+        """What calls on values of these forms have in common, and whether a value requires gradients."""
+        key: list[Any] = []
+        requires_grad = False
+        for value in values:
+            if isinstance(value, Tensor):
+                key += value.shape
+                key += value.stride()
+                key.append(value.dtype)
+                if not value.is_cpu:
+                    key.append(value.device)
+                if value.is_neg():
+                    key.append("negative")
+                requires_grad = requires_grad or value.requires_grad
+            elif isinstance(value, np.ndarray):  # an array that a function has captured
+                key += (type(value), value.shape, value.strides, value.dtype)
+            else:
+                key.append((type(value),))
+        # It is unambiguous: a tensor has as many integers as it has lengths and strides, and then its dtype.
+        found = self._calls.get(tuple(key))
         if found is None:
             if any(map(_is_batched, values)):
-                return BatchedCall(self)
-            found = self._calls.keep(key, TensorCall(self, values))
-        return found
+                return BatchedCall(self), requires_grad
+            found = self._calls.keep(tuple(key), TensorCall(self, values))
+        elif found.are_tensors and found.guarded < _MOST_GUARDS:
+            # The next call is likely to be like this one, which was not the first of its kind.
+            found.guarded += 1
+            self.latest = guards_of(values), found, requires_grad
+        return found, requires_grad
 
-    def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs for these tensors and numbers; PyTorch does not record it."""
-        key: list[Any] = []
-        for value in values:
-            add_form(key, value)
-        return self.call(tuple(key), values).run(values)
+        return self.find(values)[0].run(values)
 
 
-def add_form(key: list[Any], value: Any) -> None:
-    """Add the form of a value to a key, of which many calls have an equal one.
+# How often a call is guarded anew: where forms alternate, guards are of no use, and take longer than a key.
+_MOST_GUARDS = 8
 
-    It is unambiguous: a tensor has as many integers as it has lengths and strides, and then its dtype.
-    """
-    if isinstance(value, Tensor):
-        key += value.shape
-        key += value.stride()
-        key.append(value.dtype)
-        if not value.is_cpu:
-            key.append(value.device)
-        if value.is_neg():
-            key.append("negative")
-    elif isinstance(value, np.ndarray):  # an array that a function has captured
-        key += (type(value), value.shape, value.strides, value.dtype)
-    else:
-        key.append((type(value),))
+
+def guards_of(values: Sequence[Any]) -> Any:
+    """Guards of TorchDynamo's, which check in one call of C++ what a key has: types, dtypes, devices, lengths, strides,
+    whether gradients are required, whether a tensor is negative or has no memory, and the modes of PyTorch's dispatcher.
+    It takes a sixth of the time that a key takes. None where this version of PyTorch has no such guards."""
+    try:
+        guards = torch._C._dynamo.guards.TensorGuards(
+            *values,
+            dynamic_dims_sizes=[list(value.shape) for value in values],
+            dynamic_dims_strides=[list(value.stride()) for value in values],
+        )
+        return guards if guards.check(*values) is True else None
+    except (AttributeError, TypeError, RuntimeError, SystemError):
+        return None
 
 
 class TensorCall:
     """What calls of an operation on values of the same forms have in common.
 
-    `is_small` says whether the values are so few that a kept Jacobian is not worth a question, and `are_tensors` whether
-    no value is a number.
+    `is_small` says whether the values are so few that a kept Jacobian is not worth a question, `are_tensors` whether no
+    value is a number, and `is_plain` whether besides that all outputs carry derivatives.
     """
 
-    __slots__ = ("_decisions", "_device", "_direct", "_shapes", "are_tensors", "is_small", "operation", "pullbacks")
+    __slots__ = ("_decisions", "_device", "_direct", "_shapes", "are_tensors", "guarded", "is_plain", "is_small", "operation", "pullbacks", "whole_pullbacks")
 
     def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
         element = operation.element
         self.operation, self._device = operation, device_of(values, element.names)
         self._check(values)
-        self.are_tensors = all(isinstance(value, Tensor) for value in values)
-        # By which values and outputs have cotangents, the operation for these, and the positions of its results.
+        self.are_tensors, self.guarded = all(isinstance(value, Tensor) for value in values), 0
+        # By which values and outputs have cotangents, the operation for these, and the positions of its results; and by
+        # which values have them, that of one output, if they all have.
         self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
+        self.whole_pullbacks: dict[Any, Operation] = {}
         self._shapes: Shapes = None
         if operation.sums is not None:
             sums = operation.sums
@@ -153,6 +176,7 @@ class TensorCall:
             self._direct = Direct(call, values, operation.kinds) if is_direct else None
         total, mode = call.plan.geometry.total, element.options.jacobian
         self.is_small = total == 0 or checkpoint_policy.decide_without_sizes(element, total, mode) is not None
+        self.is_plain = self.is_small and self.are_tensors and not operation.undifferentiable
         # Whether the Jacobian is kept, by the positions of the values to differentiate in.
         self._decisions: dict[tuple[int, ...], bool] = {}
 
@@ -160,7 +184,7 @@ class TensorCall:
         """The outputs for values of these forms; PyTorch does not record it."""
         try:
             direct = self._direct
-            if direct is not None and (direct.call.is_one_range or direct.call.is_short):
+            if direct is not None and (direct.is_one_range or direct.call.is_short):
                 outputs = direct.run(values)
                 if outputs is not None:
                     return outputs
@@ -229,11 +253,12 @@ class TensorCall:
 class BatchedCall:
     """A call on values some of which are batches of `torch.autograd`, such as cotangents of `is_grads_batched=True`."""
 
-    is_small, are_tensors = True, False
+    is_small, are_tensors, is_plain = True, False, False
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
+        self.whole_pullbacks: dict[Any, Operation] = {}
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs, which are batches as well."""
@@ -283,7 +308,7 @@ def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None
 class Direct:
     """The way from tensors on a CPU to a kernel by their addresses, for few elements: no array is made around them."""
 
-    __slots__ = ("_names", "_numbers", "_signature", "_templates", "call")
+    __slots__ = ("_names", "_numbers", "_signature", "_templates", "call", "is_one_range")
 
     @staticmethod
     def suits(call: Call, values: Sequence[Any], shapes: Shapes) -> bool:
@@ -309,6 +334,7 @@ class Direct:
         operands, geometry = call.plan.operands, call.plan.geometry
         itemsizes = tuple([array.itemsize for array in operands.arrays])
         self.call = AddressCall(call.cpu_kernel(), geometry, itemsizes, len(kinds))
+        self.is_one_range = self.call.is_one_range
         self._names, self._signature = operands.names, operands.signature
         self._numbers = tuple([at for at, value in enumerate(values) if not isinstance(value, Tensor)])
         lengths, axes = geometry.memory
@@ -318,16 +344,15 @@ class Direct:
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The outputs; None where the kernel cannot read a value in place, and has not run."""
-        outputs = [_empty_like(template) for template in self._templates]
+        outputs = tuple(map(_empty_like, self._templates))
         if self._numbers:
             given = list(values)
             for at in self._numbers:
                 given[at] = on_host(values[at], self._signature.tokens[at], self._signature, self._names[at])
             addresses = [*map(pointer_of, given), *[y.data_ptr() for y in outputs]]
         else:
-            addresses = [x.data_ptr() for x in values]
-            addresses += [y.data_ptr() for y in outputs]
-        return tuple(outputs) if self.call.run(addresses) else None
+            addresses = [*map(_data_ptr, values), *map(_data_ptr, outputs)]
+        return outputs if self.call.run(addresses) else None
 
 
 def _arrays_of(values: Sequence[Any]) -> list[Any]:
