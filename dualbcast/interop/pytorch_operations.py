@@ -19,6 +19,7 @@ from dualbcast.graph.lazy import contracted
 from dualbcast.interop.pytorch_memory import array_of, constant, device_of, numpy_dtype, on_stream, tensor_of, torch_dtype
 from dualbcast.program.element import Call, Element, run_call
 from dualbcast.runtime.arguments import DType, forms_of, host_addresses, on_host
+from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.cpu.address_call import AddressCall
 from dualbcast.runtime.iteration_space import Shapes
 from dualbcast.runtime.launch_plan import FastPath, Recent, is_pooled
@@ -183,9 +184,8 @@ class TensorCall:
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for values of these forms; PyTorch does not record it."""
         try:
-            direct = self._direct
-            if direct is not None and (direct.is_one_range or direct.call.is_short):
-                outputs = direct.run(values)
+            if self._direct is not None:
+                outputs = self._direct.run(values)
                 if outputs is not None:
                     return outputs
             with on_stream(self._device):
@@ -306,9 +306,9 @@ def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None
 
 
 class Direct:
-    """The way from tensors on a CPU to a kernel by their addresses, for few elements: no array is made around them."""
+    """The way from tensors on a CPU to a kernel by their addresses: no array is made around them."""
 
-    __slots__ = ("_names", "_numbers", "_signature", "_templates", "call", "is_one_range")
+    __slots__ = ("_call", "_dtypes", "_memory", "_names", "_numbers", "_signature", "_templates")
 
     @staticmethod
     def suits(call: Call, values: Sequence[Any], shapes: Shapes) -> bool:
@@ -324,7 +324,6 @@ class Direct:
             and geometry.split is None
             and geometry.packing is None
             and all(block.stored == at for at, block in enumerate(blocks))
-            and not is_pooled(geometry, len(blocks))
             and {None, geometry.shape}.issuperset(shapes or ())
             and not any(isinstance(value, Tensor) and value.is_neg() for value in values)
             and all(pointer_of(value) == array.ctypes.data for value, array in zip(_arrays_of(values), read, strict=True))
@@ -333,26 +332,35 @@ class Direct:
     def __init__(self, call: Call, values: Sequence[Any], kinds: Sequence[torch.dtype]) -> None:
         operands, geometry = call.plan.operands, call.plan.geometry
         itemsizes = tuple([array.itemsize for array in operands.arrays])
-        self.call = AddressCall(call.cpu_kernel(), geometry, itemsizes, len(kinds))
-        self.is_one_range = self.call.is_one_range
+        self._call = AddressCall(call.cpu_kernel(), geometry, itemsizes, len(kinds))
         self._names, self._signature = operands.names, operands.signature
         self._numbers = tuple([at for at, value in enumerate(values) if not isinstance(value, Tensor)])
-        lengths, axes = geometry.memory
-        templates = [torch.empty(lengths, dtype=kind, device="cpu") for kind in kinds]
-        # Of these an output of the same strides is made in half the time that one from a shape takes.
-        self._templates = [each if axes is None else each.permute(axes) for each in templates]
+        self._memory, self._dtypes = geometry.memory, call.plan.dtypes
+        # Outputs for which the pool has memory are made anew each time; None says so. The others are made from tensors
+        # of the same strides, which takes half the time that it takes from a shape.
+        self._templates: list[Any] | None = None
+        if not is_pooled(geometry, len(kinds)):
+            lengths, axes = self._memory
+            templates = [torch.empty(lengths, dtype=kind, device="cpu") for kind in kinds]
+            self._templates = [each if axes is None else each.permute(axes) for each in templates]
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The outputs; None where the kernel cannot read a value in place, and has not run."""
-        outputs = tuple(map(_empty_like, self._templates))
+        outputs = self._pooled() if self._templates is None else tuple(map(_empty_like, self._templates))
         if self._numbers:
             given = list(values)
             for at in self._numbers:
                 given[at] = on_host(values[at], self._signature.tokens[at], self._signature, self._names[at])
-            addresses = [*map(pointer_of, given), *[y.data_ptr() for y in outputs]]
+            addresses = [*map(pointer_of, given), *map(_data_ptr, outputs)]
         else:
             addresses = [*map(_data_ptr, values), *map(_data_ptr, outputs)]
-        return outputs if self.call.run(addresses) else None
+        return outputs if self._call.run(addresses) else None
+
+    def _pooled(self) -> tuple[Any, ...]:
+        """Outputs with memory of the pool, since fresh memory takes longer than many kernels."""
+        lengths, axes = self._memory
+        outputs = [tensor_of(array) for array in POOL.empties(lengths, self._dtypes)]
+        return tuple(outputs if axes is None else [y.permute(axes) for y in outputs])
 
 
 def _arrays_of(values: Sequence[Any]) -> list[Any]:
