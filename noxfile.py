@@ -32,9 +32,23 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def cuda(session: nox.Session) -> None:
+    """Run the tests that compile for a GPU, which needs none."""
+    session.install("-e", ".[dev-cuda]")
+    session.run("pytest", "-n", "auto", "-m", "cuda_compilers", "--slow", *session.posargs)
+
+
+@nox.session
+def distribution(session: nox.Session) -> None:
+    """Build the wheel and the source distribution, check them, and run README in new environments with the wheel."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", "--slow", "tests/test_distribution.py", *session.posargs)
+
+
+@nox.session
 def gpu(session: nox.Session) -> None:
     """Run the GPU tests on an emulated GPU; this needs gcc and binutils."""
-    session.install("-e", ".[dev,cuda13]")
+    session.install("-e", ".[dev-cuda,cuda13]")
     session.run("pytest", "-n", "auto", "-m", "gpu", "--emulated-gpu", *session.posargs)
 
 
@@ -43,6 +57,13 @@ def fuzz(session: nox.Session) -> None:
     """Run 20,000 random programs."""
     session.install("-e", ".[dev]")
     session.run("pytest", "tests/fuzz", "--fuzz", "20000", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site in build/site with warnings as errors, and run the gallery; `-- -b linkcheck` checks addresses."""
+    session.install("-e", ".[docs]")
+    session.run("python", "-m", "sphinx", "-W", "-n", *(session.posargs or ["-b", "html"]), "docs", "build/site")
 
 
 @nox.session

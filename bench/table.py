@@ -1,4 +1,4 @@
-"""Turns a saved run (pytest bench --benchmark-only --benchmark-json=run.json) into docs/benchmarks.md.
+"""Turns a saved run (pytest bench --benchmark-only --benchmark-json=run.json) into docs/guides/benchmarks.md.
 
 python bench/table.py run.json
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from constants import FAR, FLOOR, TURNS
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parent.parent / "docs" / "guides" / "benchmarks.md"
 OURS = "dualbcast"
 PEERS = ("drjit", "jax", "torch", "warp", "numpy")
 GOAL = 1.3
@@ -44,7 +44,7 @@ The figures are those of one run of
 
 on {processor} ({cache} of last-level cache), two cores, two threads for each system, with {versions}.
 
-The cases are described in [bench/README.md](../bench/README.md). Every result was checked against a float64 reference
+[bench/README.md](../../bench/README.md) describes the cases. Every result was checked against a float64 reference
 before it was timed. Outputs are new arrays in every system, except in rows that say otherwise. Each case was written
 for a peer in every form that its users would choose; its row has the fastest form, with its name. **A ratio is a time
 divided by dualbcast's: if it is above 1, dualbcast is faster.**
@@ -130,7 +130,7 @@ def groups_of(run: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 def page(run: dict[str, Any]) -> str:
-    """The text of docs/benchmarks.md."""
+    """The text of docs/guides/benchmarks.md."""
     info, groups = run["machine_info"], groups_of(run)
     copy = next((row for rows in groups.values() for row in rows if row.label == "numpy.copyto"), None)
     bandwidth = copy.moved / copy.median if copy else float("nan")

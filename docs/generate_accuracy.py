@@ -1,4 +1,4 @@
-"""Measures the functions of the CPU backend and writes docs/accuracy.md: python docs/generate_accuracy.py
+"""Measures the functions of the CPU backend and writes docs/reference/accuracy.md: python docs/generate_accuracy.py
 
 Takes some forty minutes, or with `--derivatives`, for the sections on derivatives alone and without the grid, one. The
 figures are those of the machine it runs on, which the page names.
@@ -31,7 +31,7 @@ from dualbcast.codegen import mathlib  # noqa: E402
 from dualbcast.codegen.llvm import target  # noqa: E402
 from dualbcast.rules.table import RULES  # noqa: E402
 
-PAGE = HERE / "accuracy.md"
+PAGE = HERE / "reference" / "accuracy.md"
 
 HEAD = """\
 # How accurate functions are on the CPU
@@ -159,7 +159,7 @@ def derivative_rows() -> list[str]:
 
 
 def page() -> str:
-    """The text of docs/accuracy.md."""
+    """The text of docs/reference/accuracy.md."""
     names = [*CASES, *PAIRS]
     own = sorted(mathlib.FUNCTIONS)
     libraries = f"glibc {platform.libc_ver()[1]}" if platform.libc_ver()[0] == "glibc" else platform.platform()

@@ -1,4 +1,4 @@
-"""Writes docs/errors.md: typical mistakes and the messages they give when run: python docs/generate_errors.py"""
+"""Writes docs/reference/errors.md: typical mistakes, and the messages that they give: python docs/generate_errors.py"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 from dualbcast import derivative, differentiable_broadcast, gradient
 from dualbcast.errors import DualbcastError
 
-PAGE = Path(__file__).with_name("errors.md")
+PAGE = Path(__file__).parent / "reference" / "errors.md"
 FILE = "example.py"
 
 HEAD = """\
@@ -373,7 +373,7 @@ def error_of(example: Example) -> DualbcastError:
 
 
 def page() -> str:
-    """The text of docs/errors.md."""
+    """The text of docs/reference/errors.md."""
     parts = [HEAD]
     for group, examples in GROUPS.items():
         parts.append(f"## {group}\n")

@@ -1,4 +1,4 @@
-"""Writes docs/rules.md from the rule table, so that the page agrees with the code: python docs/generate_rules.py"""
+"""Writes docs/reference/rules.md from the rule table, with which it agrees: python docs/generate_rules.py"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dualbcast.frontend.source import find_source
 from dualbcast.rules import curvatures, library
 from dualbcast.rules.table import ALIASES, RULES, Custom, Rule, lookup
 
-PAGE = Path(__file__).with_name("rules.md")
+PAGE = Path(__file__).parent / "reference" / "rules.md"
 
 HEAD = """\
 # Functions and their derivatives
@@ -59,7 +59,7 @@ def slope_row(name: str) -> str:
 
 
 def page() -> str:
-    """The text of docs/rules.md."""
+    """The text of docs/reference/rules.md."""
     lines = [HEAD + "\n".join(table_row(row) for _, row in sorted(RULES.items()) if not row.by_user)]
     lines.append("\n## Slopes with custom derivatives\n")
     lines.append("Differentiated from their formulas, these would lose digits or overflow on the way.\n")

@@ -1,4 +1,4 @@
-"""Writes docs/traps.md from the table of traps, and runs the peers that are installed: python docs/generate_traps.py
+"""Writes docs/reference/traps.md from the table of traps, and runs the peers installed: python docs/generate_traps.py
 
 What the peers gave is kept in docs/traps.json; a peer that is not installed keeps what is recorded there.
 """
@@ -23,7 +23,7 @@ from forwarddiff import FACTS, SOURCES  # noqa: E402
 
 from dualbcast.errors import DualbcastError  # noqa: E402
 
-PAGE, RECORD = HERE / "traps.md", HERE / "traps.json"
+PAGE, RECORD = HERE / "reference" / "traps.md", HERE / "traps.json"
 PEERS = {"jax": "JAX", "torch": "PyTorch", "warp": "Warp"}
 
 HEAD = """\
@@ -52,7 +52,8 @@ array([13.5,  0. ])
 
 The other systems ran on a CPU in float64: {versions}. Each row is written
 as the library's users would write it. If there are several ways, all are shown, among them the well-known repair:
-[JAX](../tests/traps/peers_jax.py), [PyTorch](../tests/traps/peers_torch.py), [Warp](../tests/traps/warp_programs.py).
+[JAX](../../tests/traps/peers_jax.py), [PyTorch](../../tests/traps/peers_torch.py),
+[Warp](../../tests/traps/warp_programs.py).
 ForwardDiff was not run. Its column cites its documentation, its rules and its issues.
 
 | cell | meaning |
@@ -224,7 +225,7 @@ def table_row(trap: Trap, record: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """The text of docs/traps.md."""
+    """The text of docs/reference/traps.md."""
     record = recorded()
     versions = [record[peer]["version"] for peer in PEERS]
     waiting = [f"`{trap.name}` is not right yet: {trap.waits}." for trap in TRAPS if trap.waits]

@@ -2,6 +2,7 @@
 
 from dualbcast import memory
 from dualbcast.api.derivative_methods import Pullback
+from dualbcast.api.from_source import from_source
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
 from dualbcast.errors import (
@@ -43,6 +44,7 @@ __all__ = [
     "custom_partials",
     "derivative",
     "differentiable_broadcast",
+    "from_source",
     "get_num_threads",
     "gradient",
     "memory",

@@ -37,6 +37,12 @@ __all__ = [
     "where",
 ]
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 DEGREE = math.pi / 180.0
 
 

@@ -1,11 +1,17 @@
-"""The cache on disk: checksummed entries, written whole or not at all, and the text of kernels for people to read."""
+"""The cache on disk: checksummed entries, written whole or not at all, and the text of kernels for people to read.
+
+It stays below a limit: what has not been used for the longest time is deleted first.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import linecache
 import os
+import re
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +21,14 @@ _TEXTS = "source"
 # An entry is the magic, the SHA-256 of its key and payload, and the payload. A new format gets a new magic.
 _MAGIC = b"dualbcast kernel 1\n"
 _DIGEST_SIZE = 32  # of SHA-256; hashlib itself takes milliseconds to import
+# Grows by a byte for each block that any process has written since the last sweep; its size tells when to sweep again.
+_WRITTEN = "written"
+_BLOCK = 4096
+# A sweep leaves an eighth of the limit free, and the next one comes when that much was written.
+_SHARE = 8
+# Reading sets the time of an entry no more often: so a process that reads many entries writes nothing.
+_TIME_STEP = 86400.0
+DEFAULT_LIMIT = 1 << 30
 
 
 class CacheInfo(NamedTuple):
@@ -23,6 +37,16 @@ class CacheInfo(NamedTuple):
     directory: Path  # it may not exist yet
     entries: int  # compiled kernels and other results of the compiler
     bytes: int  # of everything that the cache has written: the entries, and the text of kernels for people to read
+    limit: int | None  # of these bytes, or None
+
+
+class Pruned(NamedTuple):
+    """What a sweep has deleted, and what it has left."""
+
+    deleted: int  # files
+    deleted_bytes: int
+    left: int
+    left_bytes: int
 
 
 def directory() -> Path:
@@ -32,6 +56,34 @@ def directory() -> Path:
     import platformdirs  # takes milliseconds
 
     return platformdirs.user_cache_path("dualbcast", appauthor=False)
+
+
+def limit() -> int | None:
+    """The bytes that the cache may hold: `DUALBCAST_CACHE_LIMIT`, or 1 GiB; None if there is no limit."""
+    given = os.environ.get("DUALBCAST_CACHE_LIMIT", "").strip()
+    if not given:
+        return DEFAULT_LIMIT
+    try:
+        return parsed_limit(given)
+    except ValueError as error:  # the cache is never the reason for an error
+        warnings.warn(f"DUALBCAST_CACHE_LIMIT is ignored: {error}", RuntimeWarning, stacklevel=2)
+        return DEFAULT_LIMIT
+
+
+def parsed_limit(text: str) -> int | None:
+    """The bytes that a text names, such as 500M or 2GiB, in units of 1024; None for "unlimited".
+
+    Examples
+    --------
+    >>> parsed_limit("500M"), parsed_limit("1.5 GiB"), parsed_limit("unlimited")
+    (524288000, 1610612736, None)
+    """
+    if text.strip().lower() == "unlimited":
+        return None
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"{text!r} is no size; write a number of bytes, 500M or 2G for example, or unlimited")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
 
 
 def key(*parts: str) -> str:
@@ -96,15 +148,16 @@ def fetch(key: str, make: Callable[[], bytes]) -> bytes:
 def write_text(name: str, text: str) -> str:
     """Store the text of a kernel as a file called `name`, and return its path, for tracebacks and debuggers to show.
 
-    Where the file cannot be written the path does not exist; `linecache`, which tracebacks read, still has the text.
+    Where the file cannot be written, or is deleted later, `linecache`, which tracebacks read, still has the text.
     """
     path = str(directory() / _TEXTS / name)
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     content = text.encode()
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if file.read() == content:
+            _used(path, os.fstat(file.fileno()))
             return path
-    if not _write(path, content):
-        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    _write(path, content)
     return path
 
 
@@ -115,14 +168,53 @@ def info() -> CacheInfo:
         with contextlib.suppress(OSError):
             size += os.stat(path).st_size
             entries += path.endswith(".bin")
-    return CacheInfo(directory(), entries, size)
+    return CacheInfo(directory(), entries, size, limit())
 
 
 def clear() -> None:
     """Delete all files that the cache has written; kernels already loaded stay usable."""
-    for path in _files():
+    for path in [*_files(), str(directory() / _WRITTEN)]:
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def prune(size: int) -> Pruned:
+    """Delete the files that have not been used for the longest time, until no more than `size` bytes are left.
+
+    Processes that have loaded a kernel can still use it. Several processes may prune, read and write at once: an entry
+    that is gone is made again by the next process that needs it.
+    """
+    found = []
+    for path in _files():
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            found.append((status.st_mtime_ns, path, status.st_size))
+    left, excess = len(found), sum(size for _, _, size in found) - size
+    total = excess + size
+    for _, path, length in sorted(found):
+        if excess <= 0:
+            break
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                os.unlink(path)
+            left -= 1
+            excess -= length
+    return Pruned(len(found) - left, total - size - excess, left, size + excess)
+
+
+def _sweep_if_due(written: int) -> None:
+    """Note that a file was written, and prune the cache if all processes together have written their share since."""
+    most = limit()
+    if most is None:
+        return
+    path = str(directory() / _WRITTEN)
+    with open(path, "ab") as file:
+        is_new = file.tell() == 0  # nobody has swept yet
+        file.write(b"." * (1 + written // _BLOCK))
+        size = file.tell()
+    if is_new or size * _BLOCK > most // _SHARE:
+        write_whole(path, b".", mode=0o600)
+        prune(most - most // _SHARE)
 
 
 def _files() -> Iterator[str]:
@@ -142,9 +234,11 @@ def _read(path: str, key: str) -> bytes | None:
     """The payload of an entry, or None unless it is whole, is this key's, and this user's (or root's)."""
     try:
         with open(path, "rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+            status = os.fstat(file.fileno())
+            if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
                 return None
             data = file.read()
+            _used(path, status)
     except OSError:
         return None
     head = len(_MAGIC) + _DIGEST_SIZE
@@ -152,14 +246,19 @@ def _read(path: str, key: str) -> bytes | None:
     return payload if data[:head] == _MAGIC + _checksum(key, payload) else None
 
 
-def _write(path: str, data: bytes) -> bool:
-    """Write a file of the cache, for its user alone; False where it cannot be done."""
-    try:
+def _used(path: str, status: os.stat_result) -> None:
+    """Let the time of a file say that it was used today. Many systems do not keep the time of the last reading."""
+    if time.time() - status.st_mtime > _TIME_STEP:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file of the cache, for its user alone, where that can be done."""
+    with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True, mode=0o700)
         write_whole(path, data, mode=0o600)
-    except OSError:
-        return False
-    return True
+        _sweep_if_due(len(data))
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import copyreg
 import linecache
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
+
+from dualbcast.tracebacks import cell_name, handled_by_callers, place_of, running_shell, user_frames, without_own_frames
+
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "CompileError",
+    "DTypeError",
+    "DerivativeError",
+    "DualbcastError",
+    "IterationError",
+    "KernelCancelled",
+    "Location",
+    "MissingDependencyError",
+    "ShapeError",
+]
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
 
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
@@ -23,7 +47,8 @@ class Location(NamedTuple):
     end_column: int
 
     def __str__(self) -> str:
-        return f"{self.filename}:{self.line}:{self.offset}"
+        place = place_of(self.filename, self.line)
+        return place if cell_name(self.filename) else f"{place}:{self.offset}"
 
     @property
     def offset(self) -> int:
@@ -37,9 +62,14 @@ class Location(NamedTuple):
             return ""
         start = self._characters(self.column)
         stop = self._characters(self.end_column) if self.end_line == self.line else len(text)
-        margin = f"{self.line:>6} | "
         padding = "".join("\t" if character == "\t" else " " for character in text[:start])
-        return f"{margin}{text}\n{' ' * (len(margin) - 2)}| {padding}{'^' * max(1, stop - start)}"
+        margin = " " * (max(6, len(str(self.line))) + 1)
+        return f"{self.numbered_line()}\n{margin}| {padding}{'^' * max(1, stop - start)}"
+
+    def numbered_line(self) -> str:
+        """The user's line with its number; empty where the text is not to be had."""
+        text = self._text()
+        return f"{self.line:>6} | {text}" if text else ""
 
     def _text(self) -> str:
         # Read afresh: an edited file or a re-run notebook cell must not show its old text.
@@ -52,7 +82,73 @@ class Location(NamedTuple):
 
 
 class DualbcastError(Exception):
-    """The base class of all errors that this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose.
+
+    Their tracebacks have the user's frames only, and IPython shows the message and the calls in a few lines. With
+    `DUALBCAST_TRACEBACK=full` in the environment the frames of this package show, too.
+    """
+
+    def hide_own_frames(self) -> None:
+        """Take the frames of this package out of the traceback.
+
+        A `raise` without an error must follow in the same `except` block: it adds no frame for its own function.
+        """
+        self.__traceback__ = without_own_frames(self.__traceback__)
+        if self.__suppress_context__ and self.__cause__ is None:
+            # A `from None` in this package hides an exception of its own, not one that the caller is handling.
+            handled = handled_by_callers(self)
+            if handled is not None:
+                self.__context__, self.__suppress_context__ = handled, False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by the constructor, which would look for the user's text where the error arrives.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self) or None  # type: ignore[attr-defined]
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows: the message, and the calls that led there, the innermost first."""
+        shell = running_shell()
+        formatter = getattr(shell, "InteractiveTB", None)
+        is_chained = self.__cause__ is not None or (self.__context__ is not None and not self.__suppress_context__)
+        wants_all = os.environ.get("DUALBCAST_TRACEBACK") == "full" or getattr(formatter, "mode", "") == "Verbose"
+        if formatter is not None and (is_chained or wants_all):
+            # The first frame is that of the shell, which runs the cell.
+            lines: list[str] = formatter.structured_traceback(type(self), self, self.__traceback__, tb_offset=1)
+            return lines
+        if formatter is not None:
+            formatter.tb = self.__traceback__  # for %debug
+        calls = []
+        for entry in reversed(user_frames(self.__traceback__)):
+            code, line = entry.tb_frame.f_code, entry.tb_lineno
+            within = "" if code.co_name.startswith("<") else f", in {code.co_name}()"
+            text = Location(code.co_filename, line, 0, line, 0).numbered_line()
+            calls.append([f"called at {place_of(code.co_filename, line)}{within}", text])
+        message = f"{type(self).__name__}: {self}".splitlines() + getattr(self, "__notes__", [])
+        return [line for lines in (message, *_shortened(calls)) for line in lines if line]
+
+
+Entry = TypeVar("Entry", bound=Callable[..., Any])
+
+
+def entry_point(function: Entry) -> Entry:
+    """Decorate a function that users call: its errors leave it without the frames of this package."""
+
+    @wraps(function)
+    def enter(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except DualbcastError as error:
+            error.hide_own_frames()
+            raise
+
+    return cast(Entry, enter)
+
+
+def _shortened(calls: list[list[str]]) -> list[list[str]]:
+    """The lines about calls, the innermost first, without those of many in the middle."""
+    left_out = len(calls) - _INNERMOST - _OUTERMOST
+    if left_out > 1:
+        calls[_INNERMOST:-_OUTERMOST] = [[f"… and {left_out} calls more"]]
+    return calls
 
 
 class _LocatedError(DualbcastError):
@@ -81,8 +177,20 @@ class CompileError(_LocatedError):
 
     Attributes
     ----------
-    filename, lineno, offset
-        Where the error is, with the names and meaning that `SyntaxError` gives them (`offset` is 1-based).
+    message : str
+        The fault, without its place.
+    hint : str
+        The construct to write instead, or "".
+    calls : tuple of (str, Location)
+        The parameter.
+    location : Location
+        The parameter.
+    filename : str
+        The file, as in `SyntaxError`.
+    lineno : int
+        The line, as in `SyntaxError`.
+    offset : int
+        The column, which counts from 1, as in `SyntaxError`.
     """
 
     def __init__(
@@ -95,9 +203,7 @@ class CompileError(_LocatedError):
             again = len(list(group)) - 1
             repeated = f"… and {again} more times" if again < 10 else "… and so on"
             led.append([f"in {name}(), called at {where}", where.excerpt(), repeated * (again > 0)])
-        if (left_out := len(led) - _INNERMOST - _OUTERMOST) > 1:
-            led[_INNERMOST:-_OUTERMOST] = [[f"… and {left_out} calls more"]]
-        parts += [line for lines in led for line in lines]
+        parts += [line for lines in _shortened(led) for line in lines]
         super().__init__(message, location, parts)
 
 
@@ -139,8 +245,18 @@ class IterationError(_LocatedError, RuntimeError):
 
     Attributes
     ----------
-    index, count, filename, lineno, offset
-        The parameters, and where the loop is, as in `CompileError`.
+    index : tuple of int
+        The parameter.
+    count : int
+        The parameter.
+    location : Location
+        The place of the loop.
+    filename : str
+        The file, as in `SyntaxError`.
+    lineno : int
+        The line, as in `SyntaxError`.
+    offset : int
+        The column, which counts from 1, as in `SyntaxError`.
     """
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:

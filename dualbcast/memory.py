@@ -30,6 +30,11 @@ from dualbcast.runtime.buffer_pool import POOL
 __all__ = ["Info", "clear", "info", "set_limit"]
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 class Info(NamedTuple):
     """The memory that the pool holds now.
 

@@ -28,6 +28,12 @@ __all__ = [
     "xlogy",
 ]
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 LN2 = math.log(2.0)
 SQRT2 = math.sqrt(2.0)
 

@@ -19,6 +19,12 @@ from dualbcast.rules.table import Custom, Interval, Rule, lookup
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
+
+
 Array = np.ndarray[Any, Any]
 
 EPS = float(np.finfo(np.float64).eps)
@@ -124,13 +130,13 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     -----
     The Jacobian is computed in the dtype of the arrays. The differences are central ones of the value in float64,
     extrapolated from twelve steps to zero, and the difference between extrapolations is their error. An argument x is
-    moved by no more than |x| / 16, so that it keeps its sign and stays in the domain of functions such as a logarithm.
-    An argument that is 0 is moved by a sixteenth of its largest element in this call, or of 1. (Where the function
-    changes over a much longer distance than x, differences are less exact, and the bound is wider.) Where the function
-    is not finite on one side, or raises an exception, differences to the other side are used. Elements are left out
-    where the value is not finite at the point or on both sides, and where differences to the left and to the right, or
-    with ever shorter steps, do not converge to one number: at kinks and jumps the derivative is a convention.
-    Derivatives that differ on purpose from those of the value, by `custom_partials` or `stop_derivative`, are reported.
+    moved by no more than `abs(x) / 16`, so that it keeps its sign, and stays in the domain of a logarithm, say. An
+    argument that is 0 is moved by a sixteenth of its largest element in this call, or of 1. (Where the function changes
+    over a much longer distance than x, differences are less exact, and the bound is wider.) Where the function is not
+    finite on one side, or raises an exception, differences to the other side are used. Elements are left out where the
+    value is not finite at the point or on both sides, and where differences to the left and to the right, or with ever
+    shorter steps, do not converge to one number: at kinks and jumps the derivative is a convention. Derivatives that
+    differ on purpose from those of the value, by `custom_partials` or `stop_derivative`, are reported.
 
     Examples
     --------

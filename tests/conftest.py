@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -18,9 +19,9 @@ CACHE = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/passes/golden")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
-    parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see docs/testing.md")
+    parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see testing.md")
     parser.addoption("--kernels", metavar="FOLDER", help="keep compiled kernels there, from run to run")
-    parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see docs/testing.md")
+    parser.addoption("--fuzz", type=int, metavar="N", help="run N random programs; see testing.md")
     parser.addoption("--fuzz-seed", type=int, default=0, metavar="SEED", help="the first program's seed")
     parser.addoption("--fuzz-python", action="store_true", help="random programs on the python backend only: fast")
     parser.addoption(
@@ -58,6 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if slow:
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    compiled = [item for item in items if item.get_closest_marker("cuda_compilers")]
+    if compiled and (missing := missing_cuda_compilers()):
+        skip = pytest.mark.skip(reason=f"no CUDA compilers: {missing}; pip install -e '.[dev-cuda]'")
+        for item in compiled:
+            item.add_marker(skip)
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         from dualbcast.runtime.cuda import launch as cuda_launch
@@ -66,6 +72,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             skip = pytest.mark.skip(reason=f"no GPU: {cuda_launch.why_not()}")
             for item in gpu:
                 item.add_marker(skip)
+
+
+def missing_cuda_compilers() -> str:
+    """Which of the packages are missing by which kernels are compiled for a GPU, and their machine code is read."""
+    from dualbcast.errors import MissingDependencyError
+    from dualbcast.runtime.cuda import kernel as cuda_kernel
+
+    missing = []
+    for package, module in (("numba-cuda", "numba_cuda"), ("cuda-core", "cuda.core")):
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:  # of the package around it
+            found = None
+        if found is None:
+            missing.append(package)
+    if not missing:
+        try:
+            cuda_kernel.disassembler()
+        except MissingDependencyError:
+            missing.append("nvidia-cuda-nvdisasm")
+    return ", ".join(missing)
 
 
 @pytest.fixture(scope="module", autouse=True)

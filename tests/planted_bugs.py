@@ -106,6 +106,30 @@ BUGS = [
         "if edge.bindings.get(Key.RETURNED) == TRUE:",
         "test_corpus",
     ),
+    Bug(
+        "cell whose import is compiled apart",
+        "starts = [0, *(i + 1 for i in imports if i < own)]",
+        "starts = [0]",
+        "test_source",
+    ),
+    Bug(
+        "first function of a source text",
+        "return names[defined[-1]]",
+        "return names[defined[0]]",
+        "test_source_text",
+    ),
+    Bug(
+        "whole namespace kept with a source text",
+        "if name in used}",
+        "if True}",
+        "test_source_text",
+    ),
+    Bug(
+        "name of a source text that differs between processes",
+        'hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()',
+        'hashlib.sha256(f"{id(self)} {self.text!r}".encode()).hexdigest()',
+        "test_source_text",
+    ),
     # --- autodiff ---
     Bug(
         "negative term added",
@@ -265,6 +289,24 @@ BUGS = [
         '"kernel", self._identity, repr(self._text_arguments(target))',
         "test_product_cache test_api test_iteration_space",
     ),
+    Bug(
+        "constant block shown as zero",
+        'constant = "0" if number == 0 else repr(number)',
+        'constant = "0"',
+        "test_html_tables",
+    ),
+    Bug(
+        "array of a block shown with a number of its own",
+        "{which - results.begins[order]}",
+        "{which + output - results.begins[order]}",
+        "test_html_tables",
+    ),
+    Bug(
+        "names not escaped in a table",
+        "{escape(text)}</{tag}>",
+        "{text}</{tag}>",
+        "test_html_tables",
+    ),
     # --- api ---
     Bug(
         "default instead of the caller's number",
@@ -283,6 +325,12 @@ BUGS = [
         "filling = self._fillings.get((len(args), *named, wanted))",
         "filling = self._fillings.get((len(args), *sorted(named), wanted))",
         "test_binding",
+    ),
+    Bug(
+        "source text without its options in a pickle",
+        "return _from_text, (*origin, self._options)",
+        "return _from_text, (*origin, {})",
+        "test_source_text",
     ),
     # --- interop ---
     Bug(
@@ -331,6 +379,12 @@ BUGS = [
         "count = shapes.size_of(x.shape, axes)",
         "test_arrays",
     ),
+    Bug(
+        "registered class taken for a leaf",
+        "if not _is_registered(type(tree)):\n            return [tree]",
+        "if True:\n            return [tree]",
+        "test_registered_classes",
+    ),
     # --- cli and the top level ---
     Bug(
         "table without its unit",
@@ -345,6 +399,27 @@ BUGS = [
         "test_commands test_command_ends",
     ),
     Bug("keys whose parts run together", 'digest.update(b"%d:" % len(encoded))', "pass", "disk_cache"),
+    Bug("newest kernels deleted first", "in sorted(found):", "in sorted(found)[::-1]:", "test_disk_cache"),
+    Bug("use of a kernel not noted", "if time.time() - status.st_mtime > _TIME_STEP:", "if False:", "test_disk_cache"),
+    Bug("cache over its limit", "size * _BLOCK > most // _SHARE", "size > most", "test_disk_cache"),
+    Bug(
+        "frames of the user's below the package's hidden",
+        "(is_hidden and file == contextlib.__file__)",
+        "is_hidden",
+        "test_prompts",
+    ),
+    Bug(
+        "frames of the package shown",
+        "        if not is_hidden:\n            kept",
+        "        if True:\n            kept",
+        "test_prompts",
+    ),
+    Bug(
+        "error without its attributes in a pickle",
+        "vars(self) or None",
+        "None",
+        "test_argument_errors",
+    ),
 ]
 
 

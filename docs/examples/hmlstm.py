@@ -1,7 +1,7 @@
 """A hierarchical multiscale LSTM over characters: its cell, its three layers, its loss.
 
 The model is that of J. Chung, S. Ahn, Y. Bengio, "Hierarchical Multiscale Recurrent Neural Networks" (2016,
-arXiv:1609.01704). docs/hmlstm.md explains it, and hmlstm_lm.py trains it.
+arXiv:1609.01704). docs/guides/hmlstm.md explains it, and hmlstm_lm.py trains it.
 """
 
 from __future__ import annotations

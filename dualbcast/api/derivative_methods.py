@@ -8,7 +8,7 @@ from typing import Any
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.specialisation import Specialisation
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, DualbcastError, entry_point
 from dualbcast.program.results import Hessian, Jacobian, Shape
 
 Tangents = Sequence[Any] | Mapping[str, Any]
@@ -63,7 +63,11 @@ class Pullback:
         ArgumentError, ShapeError, DTypeError
             The cotangents do not fit; nothing has run.
         """
-        return self._specialisation.back("pullback", self._values, cotangents)
+        try:
+            return self._specialisation.back("pullback", self._values, cotangents)
+        except DualbcastError as error:  # as in `entry_point`, without its time
+            error.hide_own_frames()
+            raise
 
 
 class Derivatives:
@@ -71,6 +75,7 @@ class Derivatives:
 
     _dispatch: Dispatch
 
+    @entry_point
     def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
         """The value and its tangent along given tangents of the arguments, from one launch.
 
@@ -108,6 +113,7 @@ class Derivatives:
         parts, structure = results.parts(outputs), specialisation.element.function.structure
         return structure.pack(parts[: structure.count]), structure.pack(parts[structure.count :])
 
+    @entry_point
     def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Pullback]:
         """The value, and the function that pulls cotangents of it back to the arguments.
 
@@ -142,6 +148,7 @@ class Derivatives:
         results, outputs = specialisation.run("value", values)
         return results.value(outputs), Pullback(specialisation, values, results.shape)
 
+    @entry_point
     def value_and_vjp(
         self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
     ) -> tuple[Any, tuple[Any, ...]]:
@@ -189,6 +196,7 @@ class Derivatives:
         parts = specialisation.back("value_and_pullback", values, (cotangents,))
         return structure.pack(parts[: structure.count]), parts[structure.count :]
 
+    @entry_point
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Hessian:
         """The second partial derivatives of every element, from one launch; see `value_jacobian_and_hessian`.
 
@@ -207,6 +215,7 @@ class Derivatives:
         results, outputs = specialisation.run("hessian", values)
         return results.hessian(outputs)
 
+    @entry_point
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
         """The value, its first and its second partial derivatives, from one launch.
 
@@ -237,6 +246,7 @@ class Derivatives:
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
         return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
 
+    @entry_point
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The product of every element's Hessian with tangents: the change of its gradient along them.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
-from typing import Any, overload
+from typing import Any, Protocol, TypedDict, Unpack, cast, overload
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,7 +15,8 @@ from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.derivative_methods import Derivatives
 from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.inspection import Inspectable
-from dualbcast.errors import ArgumentError, BackendError, CompileError
+from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_point
+from dualbcast.frontend.source_text import SourceText, origin_of
 from dualbcast.program.products import Backend, Keeping, Options
 from dualbcast.program.results import Jacobian
 
@@ -33,9 +34,10 @@ class BroadcastFunction(Derivatives, Inspectable):
     The arguments of every method are arrays (NumPy or CuPy, any strides), NumPy scalars or Python numbers, and for
     static parameters any hashable object. They bind as Python binds them, and broadcast as in NumPy, together with
     captured arrays. Arithmetic is in the promoted dtype of the arrays; float16 and bfloat16 are computed in float32.
-    Lists and arrays of other libraries are arguments, too, and results are of the same kind: see docs/arrays.md.
+    Lists and arrays of other libraries are arguments, too, and results are of the same kind: see docs/guides/arrays.md.
     """
 
+    @entry_point
     def __init__(
         self,
         function: Callable[..., Any],
@@ -64,10 +66,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         # derivative of in the last one.
         self._partials: tuple[str | int, ...] = ()
         self._whole: BroadcastFunction | None = None
-        try:
-            self._binder: Binder = Binder(function, static)
-        except CompileError as error:
-            raise error.with_traceback(None) from None
+        self._binder: Binder = Binder(function, static)
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
         self._dispatch = Dispatch(self._binder, self._choices, self._wrt)
@@ -120,6 +119,9 @@ class BroadcastFunction(Derivatives, Inspectable):
             global_object = getattr(global_object, part, None)
         if global_object is self:
             return str(self.__qualname__)
+        origin = origin_of(self._function)
+        if origin is not None:
+            return _from_text, (*origin, self._options)
         return functools.partial(BroadcastFunction, **self._options), (self._function,)
 
     @property
@@ -152,12 +154,16 @@ class BroadcastFunction(Derivatives, Inspectable):
         ArgumentError, ShapeError, DTypeError
             The arguments do not fit; nothing has run and `out` is untouched.
         """
-        specialisation, values = self._dispatch.find(arrays, named, None)
-        if specialisation.recorder is not None:
-            # A graph records the call, and runs it when its value is needed.
-            return specialisation.recorder(self, specialisation, values, out)
-        results, outputs = specialisation.run("value", values, out)
-        return results.value(outputs)
+        try:
+            specialisation, values = self._dispatch.find(arrays, named, None)
+            if specialisation.recorder is not None:
+                # A graph records the call, and runs it when its value is needed.
+                return specialisation.recorder(self, specialisation, values, out)
+            results, outputs = specialisation.run("value", values, out)
+            return results.value(outputs)
+        except DualbcastError as error:  # as in `entry_point`, which would take 2 % of a call on small arrays
+            error.hide_own_frames()
+            raise
 
     def value_and_jacobian(self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any) -> tuple[Any, Jacobian]:
         """The value and its partial derivatives, from one launch.
@@ -191,10 +197,15 @@ class BroadcastFunction(Derivatives, Inspectable):
         array([[1.   , 2.718],
                [0.   , 0.   ]])
         """
-        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = specialisation.run("value_and_jacobian", values, out)
-        return results.value(outputs), results.jacobian(outputs)
+        try:
+            specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+            results, outputs = specialisation.run("value_and_jacobian", values, out)
+            return results.value(outputs), results.jacobian(outputs)
+        except DualbcastError as error:  # as in `__call__`
+            error.hide_own_frames()
+            raise
 
+    @entry_point
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> Jacobian:
         """The partial derivatives without the value; see `value_and_jacobian` for the arguments.
 
@@ -210,6 +221,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         results, outputs = specialisation.run("jacobian", values)
         return results.jacobian(outputs)
 
+    @entry_point
     def partial(self, wrt: str | int) -> BroadcastFunction:
         """∂f/∂x as a BroadcastFunction of the same arguments, which can be differentiated again.
 
@@ -250,18 +262,42 @@ class BroadcastFunction(Derivatives, Inspectable):
         return partial
 
 
-@overload
-def differentiable_broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
-@overload
-def differentiable_broadcast(
-    *,
-    wrt: Wrt = None,
-    static: str | Sequence[str] = (),
-    fastmath: bool = False,
-    backend: Backend = "auto",
-    jacobian: Keeping = "auto",
-    max_iterations: int | None = None,
-) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
+class DecoratorOptions(TypedDict, total=False):
+    """The options of `differentiable_broadcast`."""
+
+    wrt: Wrt
+    static: str | Sequence[str]
+    fastmath: bool
+    backend: Backend
+    jacobian: Keeping
+    max_iterations: int | None
+
+
+class Decorator(Protocol):
+    """The type of `differentiable_broadcast`: a function that has another one as an attribute."""
+
+    @overload
+    def __call__(self, function: Callable[..., Any], /, **options: Unpack[DecoratorOptions]) -> BroadcastFunction: ...
+    @overload
+    def __call__(self, **options: Unpack[DecoratorOptions]) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
+
+    def from_source(
+        self,
+        source: str,
+        name: str | None = None,
+        *,
+        namespace: Mapping[str, Any] | None = None,
+        **options: Unpack[DecoratorOptions],
+    ) -> BroadcastFunction:
+        """See `dualbcast.from_source`."""
+
+
+def _typed(function: Callable[..., Any]) -> Decorator:
+    return cast(Decorator, function)
+
+
+@_typed
+@entry_point
 def differentiable_broadcast(
     function: Callable[..., Any] | None = None,
     /,
@@ -300,6 +336,10 @@ def differentiable_broadcast(
         more, the call raises `IterationError`, which names the first such element and the loop. With a limit, kernels
         also store a byte for each element. The call looks at these bytes, and so has to wait for a GPU.
 
+    See Also
+    --------
+    from_source : The same for a string of Python source; also `differentiable_broadcast.from_source`.
+
     Examples
     --------
     >>> import math
@@ -316,10 +356,15 @@ def differentiable_broadcast(
     """
     options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
     if function is None:
-        return lambda inner: BroadcastFunction(inner, wrt=wrt, static=static, **options)
+        return functools.partial(BroadcastFunction, wrt=wrt, static=static, **options)
     if not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
     return BroadcastFunction(function, wrt=wrt, static=static, **options)
+
+
+def _from_text(text: SourceText, name: str, options: dict[str, Any]) -> BroadcastFunction:
+    """A BroadcastFunction from a pickle."""
+    return BroadcastFunction(text.function(name), **options)
 
 
 def _checked_limit(max_iterations: Any) -> int | None:

@@ -11,7 +11,7 @@ from dualbcast.adapters import adapter_of
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch
 from dualbcast.api.specialisation import Specialisation
-from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.errors import ArgumentError, DTypeError, entry_point
 from dualbcast.foreign_objects import plain_arrays
 from dualbcast.ir.nodes import dump
 from dualbcast.program.element import Call, Derivation
@@ -62,6 +62,7 @@ class Inspectable:
                 call = specialisation.prepare(which, values)
             return call if derivation is None else _derived_call(specialisation, derivation, call, values)
 
+    @entry_point
     def explain(
         self,
         *arrays: Any,
@@ -98,6 +99,7 @@ class Inspectable:
         """
         return explain_call(self._inspected(arrays, wrt, product, named), cc, passes)
 
+    @entry_point
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The intermediate representation of a product, before the passes for a target.
 
@@ -114,19 +116,23 @@ class Inspectable:
         """
         return dump(self._inspected(arrays, wrt, product, named).spec.product.function)
 
+    @entry_point
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The Python text that is compiled for the CPU: the element function of a product and the loops around it."""
         call = self._inspected(arrays, wrt, product, named)
         return call.spec.source(call.plan.geometry.layout, "cpu").text
 
+    @entry_point
     def inspect_llvm(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The optimised LLVM IR of the CPU kernel."""
         return self._inspected(arrays, wrt, product, named).cpu_kernel().llvm()
 
+    @entry_point
     def inspect_asm(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
         """The assembly of the CPU kernel."""
         return self._inspected(arrays, wrt, product, named).cpu_kernel().asm()
 
+    @entry_point
     def inspect_ptx(
         self,
         *arrays: Any,
@@ -138,6 +144,7 @@ class Inspectable:
         """The PTX of the CUDA kernel. If a compute capability `cc` is given, no GPU is needed."""
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).ptx()
 
+    @entry_point
     def inspect_sass(
         self,
         *arrays: Any,

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualbcast.api.binding import is_operand
 from dualbcast.api.function import BroadcastFunction
-from dualbcast.errors import ArgumentError, CompileError, a_or_an
+from dualbcast.errors import ArgumentError, CompileError, a_or_an, entry_point
 from dualbcast.frontend.derivative_calls import (
     DerivativeOf,
     called_with,
@@ -44,6 +44,7 @@ class Derivative(DerivativeOf):
     def __reduce__(self) -> tuple[Any, ...]:
         return Derivative, (self.function, self.operator)
 
+    @entry_point
     def __call__(self, /, *args: Any, **named: Any) -> Any:
         """The derivative at these arguments.
 
@@ -106,6 +107,7 @@ class Derivative(DerivativeOf):
         return given.values()
 
 
+@entry_point
 def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
     """The derivative of a scalar function, as a function of the same arguments.
 
@@ -155,6 +157,7 @@ def derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Deriva
     return _derivative("derivative", function, wrt)
 
 
+@entry_point
 def value_and_derivative(function: Callable[..., Any], /, *, wrt: int | str = 0) -> Derivative:
     """The pair of a scalar function's value and its derivative; see `derivative`.
 
@@ -167,6 +170,7 @@ def value_and_derivative(function: Callable[..., Any], /, *, wrt: int | str = 0)
     return _derivative("value_and_derivative", function, wrt)
 
 
+@entry_point
 def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int | str] | None = None) -> Derivative:
     """The partial derivatives of a scalar function, as a function of the same arguments.
 
@@ -193,6 +197,7 @@ def gradient(function: Callable[..., Any], /, *, wrt: int | str | Sequence[int |
     return _derivative("gradient", function, wrt)
 
 
+@entry_point
 def value_and_gradient(
     function: Callable[..., Any], /, *, wrt: int | str | Sequence[int | str] | None = None
 ) -> Derivative:
@@ -213,10 +218,7 @@ def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
         raise ArgumentError(f"{name}() takes a function, not {a_or_an(kind)}; its arguments come later: {name}(g)(x)")
     is_several = isinstance(wrt, Sequence) and not isinstance(wrt, str)
     items = tuple([int(item) if isinstance(item, np.integer) else item for item in (wrt if is_several else [wrt])])
-    try:
-        return Derivative(function, Operator(name, items if is_several else items[0]))
-    except ArgumentError as error:
-        raise error.with_traceback(None) from None
+    return Derivative(function, Operator(name, items if is_several else items[0]))
 
 
 def _with_partials(function: Function, names: Names, has_value: bool) -> tuple[Function, Sequence[Capture]]:

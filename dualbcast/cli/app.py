@@ -11,10 +11,10 @@ import click
 from rich import box
 from rich.table import Table
 
-from dualbcast import disk_cache
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.inspection import PRODUCTS, Show
 from dualbcast.cli import measure, report
+from dualbcast.cli.cache import cache, contents
 from dualbcast.cli.options import capability, function_name
 from dualbcast.cli.sweep import sweep
 from dualbcast.codegen.llvm import target
@@ -50,6 +50,7 @@ def group() -> None:
 
 
 group.add_command(sweep)
+group.add_command(cache)
 
 
 @group.command(short_help="Show the kernel that a call of a function will run.")
@@ -85,8 +86,7 @@ def _required_positions(function: Callable[..., Any]) -> int:
 
 
 @group.command(short_help="Show versions, devices and the kernel cache.")
-@click.option("--clear-cache", is_flag=True, help="Delete all cached kernels first.")
-def info(clear_cache: bool) -> None:
+def info() -> None:
     """Show versions, processor, GPUs, and where the cache of compiled kernels is."""
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".rstrip(", ")
     cache_bytes = last_level_cache()
@@ -102,7 +102,7 @@ def info(clear_cache: bool) -> None:
         gpus["CUDA driver"] = f"supports CUDA {measure.driver_version()}"
     else:
         gpus["GPU"] = "none found (kernels can still be compiled and inspected for one)"
-    folder, size = _cache_contents(clear_cache)
+    folder, size = contents()
     table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
@@ -116,22 +116,3 @@ def info(clear_cache: bool) -> None:
 def _gpu_text(gpu: measure.Gpu) -> str:
     memory = report.size_text(gpu.memory)
     return f"{gpu.name}, compute capability {gpu.cc}, {gpu.multiprocessors} multiprocessors, {memory}"
-
-
-@group.command(short_help="Show or clear the cache of compiled kernels.")
-@click.option("--clear", is_flag=True, help="Delete all entries first.")
-def cache(clear: bool) -> None:
-    """Show the folder of the cache of compiled kernels, the number of its entries, and its size.
-
-    Processes that have loaded a kernel can still use it after --clear.
-    """
-    click.echo("\n".join(_cache_contents(clear)))
-
-
-def _cache_contents(clear: bool) -> tuple[str, str]:
-    """The folder of the cache, and its entries and size in words; all are deleted first if that was asked for."""
-    if clear:
-        disk_cache.clear()
-    found = disk_cache.info()
-    size = f"{found.entries} entries, {report.size_text(found.bytes)}"
-    return str(found.directory), size + (", just cleared" if clear else "")

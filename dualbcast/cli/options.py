@@ -1,4 +1,4 @@
-"""Command-line values: lists of numbers, compute capabilities, output files, and a user's function as MODULE:NAME."""
+"""Command-line values: lists of numbers, capabilities, sizes, output files, and a user's function as MODULE:NAME."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from dualbcast import disk_cache
 from dualbcast.errors import MissingDependencyError
 
 _PICTURES = (".png", ".svg", ".pdf")
@@ -39,6 +40,17 @@ def capability(text: str) -> tuple[int, int]:
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise click.BadParameter(f"{text!r} is not a compute capability such as 9.0.")
     return int(major), int(minor)
+
+
+def size(text: str) -> int:
+    """A number of bytes, such as `500M` or `2G`."""
+    try:
+        most = disk_cache.parsed_limit(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+    if most is None:
+        raise click.BadParameter("Give a number of bytes, such as 500M or 2G.")
+    return most
 
 
 def output_file(text: str) -> Path:

@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Literal
 import click
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from dualbcast.cli import measure
 from dualbcast.cli.measure import Device, Timing
 from dualbcast.cli.options import output_file, picture_file
+from dualbcast.cli.progress import progress_bar
 from dualbcast.disk_cache import write_whole
 from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
@@ -125,12 +126,6 @@ TIMING_COLUMNS = (
 )
 
 
-def _progress() -> Progress:
-    """A bar on stderr, redrawn at each step and not by a thread of its own, which would disturb the measurement."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True)
-
-
 @dataclass(kw_only=True)
 class Experiment:
     """A measuring command at work: its device, its options, the rows that it has measured, and how they are shown.
@@ -152,7 +147,7 @@ class Experiment:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _step: str = "starting"
-    _progress: Progress = field(default_factory=_progress)
+    _progress: Progress = field(default_factory=progress_bar)
 
     def parameters(self) -> dict[str, Any]:
         """The values of the command's own options."""
@@ -261,7 +256,7 @@ class Experiment:
         """
         self._progress.add_task(self._step, total=steps)
         try:
-            with self._progress if self._progress.console.is_terminal else nullcontext():
+            with self._progress:
                 self.doing("copying, to know the bandwidth")
                 self.bandwidth = self.device.copy_bandwidth(self.min_time)
                 yield

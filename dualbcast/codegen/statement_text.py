@@ -30,6 +30,7 @@ from dualbcast.ir.nodes import (
 from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import breaks
 from dualbcast.kernel_spec import neighbour
+from dualbcast.tracebacks import place_of
 
 # Operators by Python's precedence; a higher number binds tighter.
 _INFIX = {
@@ -329,4 +330,4 @@ def _cut(line: str) -> str:
 def _quote(where: Location) -> str:
     """A line of the user's source as a comment."""
     text = linecache.getline(where.filename, where.line).strip()
-    return f"{os.path.basename(where.filename)}:{where.line}   {text}" if text else ""
+    return f"{os.path.basename(place_of(where.filename, where.line))}   {text}" if text else ""

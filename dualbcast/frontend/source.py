@@ -7,6 +7,7 @@ import builtins
 import inspect
 import linecache
 import os
+import sys
 import threading
 import warnings
 from collections import defaultdict
@@ -84,12 +85,15 @@ def _locate(function: FunctionType) -> FunctionNode:
     where = _first_line_of(code)
     if node is None:
         reason = f"its text is not in {code.co_filename}"
+        instead = "the function in a file or a notebook cell"
         if code.co_filename == "<string>":
-            reason = "exec() and `python -c` keep no text"
-        instead = "the function in a file or a notebook cell; text run by exec() must be put into linecache"
-        if code.co_filename == "<stdin>":
-            reason = "the REPL keeps no text before Python 3.13"
-            instead = "the function in a file, in IPython or a notebook"
+            reason = "exec() keeps no text, nor does `python -c` before Python 3.13"
+        elif code.co_filename == "<stdin>":
+            reason = "Python keeps no text of a program on standard input"
+            if hasattr(sys, "ps1"):
+                reason = "the prompt keeps no text before Python 3.13"
+                instead = "the function in a file, in IPython, or at the prompt of Python 3.13"
+        instead += "; or differentiable_broadcast.from_source(text), with the function's text as a string"
         raise CompileError(f"the source of {function.__qualname__} is not available: {reason}", where, instead)
     raise CompileError(
         f"the text of {function.__qualname__} has changed since it was defined, so it is not what would run",
@@ -133,18 +137,28 @@ def _parse(text: str) -> tuple[ast.Module, defaultdict[tuple[int, str], list[Fun
 def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
     """Whether the present text of a function still compiles to its code.
 
-    Its statement and the imports are compiled, because code depends on which names are modules.
+    Its statement and the imports are compiled, because code depends on which names are modules. A file may have been
+    run as a whole, or cell by cell as its `# %%` comments divide it. A cell has the imports of a range of statements.
     """
-
-    def content(of: CodeType) -> tuple[object, ...]:
-        constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
-        return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
-
     body = [
         stmt
         for stmt in tree.body
         if not isinstance(stmt, _IMPORT_NOTHING) or _first_line(stmt) <= code.co_firstlineno <= (stmt.end_lineno or 0)
     ]
+    own = next(i for i, stmt in enumerate(body) if code.co_firstlineno <= (stmt.end_lineno or 0))
+    imports = [i for i, stmt in enumerate(body) if any(isinstance(node, _IMPORT) for node in ast.walk(stmt))]
+    starts = [0, *(i + 1 for i in imports if i < own)]
+    stops = [len(body), *(i for i in reversed(imports) if i > own)]
+    return any(_compiles_to(code, body[start:stop], text) for start in starts for stop in stops)
+
+
+def _compiles_to(code: CodeType, body: list[ast.stmt], text: str) -> bool:
+    """Whether the code is among that of these statements of the text."""
+
+    def content(of: CodeType) -> tuple[object, ...]:
+        constants = [repr(constant) for constant in of.co_consts if not isinstance(constant, CodeType)]
+        return of.co_name, of.co_firstlineno, of.co_code, of.co_names, of.co_varnames, of.co_freevars, constants
+
     with _parsing, warnings.catch_warnings(action="ignore"):  # Python gave them when it ran the text
         try:
             pending = [compile(ast.Module(body, []), "<source>", "exec", dont_inherit=True)]
@@ -159,6 +173,7 @@ def _is_current(text: str, tree: ast.Module, code: CodeType) -> bool:
     return False
 
 
+_IMPORT = (ast.Import, ast.ImportFrom)
 _IMPORT_NOTHING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AnnAssign)
 
 

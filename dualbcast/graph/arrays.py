@@ -1,6 +1,7 @@
 """The arrays that Variables hold, and nested containers of them, such as the parameters of a model.
 
-Comes in: a dict, list, tuple, named tuple or dataclass. Goes out: its leaves, or a like container with other leaves.
+Comes in: a dict, list, tuple, named tuple, dataclass, or object of a class that is registered with optree. Goes out:
+its leaves, or a like container with other leaves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 _NUMPYS = (np.ndarray, np.generic)
+_NAMESPACE = "dualbcast"  # of optree, which looks into its global one, too
 
 
 def namespace(*values: Any) -> Any:
@@ -65,7 +67,9 @@ def on_host(array: Any) -> Any:
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
     """A container like `tree` with `function(path, leaf)` in the place of each leaf.
 
-    Containers are dicts, lists, tuples, named tuples and dataclasses; everything else is a leaf but None, which stays.
+    Containers are dicts, lists, tuples, named tuples, dataclasses, and objects of classes that a user has registered
+    with `optree.register_pytree_node`, globally or in the namespace "dualbcast"; everything else is a leaf, but None
+    stays.
 
     Examples
     --------
@@ -75,6 +79,13 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     kind = _kind(type(tree))
     if kind == "leaf":
         return None if tree is None else function(path, tree)
+    if kind == "object":
+        if not _is_registered(type(tree)):
+            return function(path, tree)
+        accessors, parts, structure = _opened(tree)
+        return structure.unflatten(
+            [map_leaves(function, part, at.codify(path)) for at, part in zip(accessors, parts, strict=True)]
+        )
     is_by_name = kind in ("named tuple", "dataclass")
     mapped = {
         key: map_leaves(function, part, f"{path}.{key}" if is_by_name else f"{path}[{key!r}]")
@@ -82,8 +93,8 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     }
     if kind in ("sequence", "named tuple"):
         # A named tuple's own __new__ takes its fields one by one, or other arguments, if the user wrote it.
-        parts = list(mapped.values())
-        return tuple.__new__(type(tree), parts) if isinstance(tree, tuple) else type(tree)(parts)
+        values = list(mapped.values())
+        return tuple.__new__(type(tree), values) if isinstance(tree, tuple) else type(tree)(values)
     # Of its own type, with its attributes: a defaultdict's default; without __post_init__, which is for the values that
     # the user gives.
     built = copy.copy(tree)
@@ -95,15 +106,46 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     return built
 
 
+def leaves(tree: Any) -> list[Any]:
+    """The leaves, in the order in which `map_leaves` meets them."""
+    kind = _kind(type(tree))
+    if kind == "leaf":
+        return [] if tree is None else [tree]
+    if kind == "object":
+        if not _is_registered(type(tree)):
+            return [tree]
+        parts: Iterable[tuple[Any, Any]] = enumerate(_opened(tree)[1])
+    else:
+        parts = _parts(kind, tree)
+    collected: list[Any] = []
+    for _, part in parts:
+        collected += leaves(part)
+    return collected
+
+
+def rebuild(tree: Any, values: Iterable[Any]) -> Any:
+    """A container like `tree` with other leaves."""
+    remaining = iter(values)
+    return map_leaves(lambda _path, _leaf: next(remaining), tree)
+
+
 def _kind_of_type(type_of_tree: Any) -> str:
-    """The kind of container that objects of a type are."""
+    """The kind of container that objects of a type are; "object" if that is for optree to say, each time anew."""
+    if type_of_tree.__module__ == "builtins":
+        builtin: dict[Any, str] = {dict: "dict", list: "sequence", tuple: "sequence"}
+        return builtin.get(type_of_tree, "leaf")
+    if _is_registered(type_of_tree):
+        return "object"
     if issubclass(type_of_tree, dict):
         return "dict"
     if issubclass(type_of_tree, list | tuple):
         return "named tuple" if hasattr(type_of_tree, "_fields") else "sequence"
-    return "dataclass" if dataclasses.is_dataclass(type_of_tree) else "leaf"
+    if dataclasses.is_dataclass(type_of_tree):
+        return "dataclass"
+    return "leaf" if hasattr(type_of_tree, "dtype") else "object"
 
 
+# The types of arrays, numbers and containers come again and again.
 _kind: Callable[[Any], str] = lru_cache(_kind_of_type)
 
 
@@ -118,18 +160,18 @@ def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
     return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
 
 
-def leaves(tree: Any) -> list[Any]:
-    """The leaves, in the order in which `map_leaves` meets them."""
-    kind = _kind(type(tree))
-    if kind == "leaf":
-        return [] if tree is None else [tree]
-    collected: list[Any] = []
-    for _, part in _parts(kind, tree):
-        collected += leaves(part)
-    return collected
+def _is_registered(type_of_tree: Any) -> bool:
+    """Whether a user has registered a class with optree. Nobody has where it was not imported."""
+    optree: Any = sys.modules.get("optree")
+    entry = optree and optree.register_pytree_node.get(type_of_tree, namespace=_NAMESPACE)
+    return bool(entry) and entry.kind == optree.PyTreeKind.CUSTOM
 
 
-def rebuild(tree: Any, values: Iterable[Any]) -> Any:
-    """A container like `tree` with other leaves."""
-    remaining = iter(values)
-    return map_leaves(lambda _path, _leaf: next(remaining), tree)
+def _opened(tree: Any) -> tuple[list[Any], list[Any], Any]:
+    """The parts of an object of a registered class, with how each is reached, and how such an object is built."""
+    import optree
+
+    accessors, parts, structure = optree.tree_flatten_with_accessor(
+        tree, is_leaf=lambda each: each is not tree, none_is_leaf=True, namespace=_NAMESPACE
+    )
+    return accessors, parts, structure

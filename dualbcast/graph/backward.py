@@ -170,9 +170,10 @@ def evaluate(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
 def check_results(result: Any, name: str) -> None:
     """Refuse a result that is no container of Variables, arrays, numbers and texts; `name` is the function's."""
 
-    def check(path: str, leaf: Any) -> None:
+    def check(path: str, leaf: Any) -> Any:
         if not (isinstance(leaf, Variable) or is_plain(leaf) or type(leaf) in (str, bytes)):
             raise refused_result(leaf, name, path)
+        return leaf
 
     map_leaves(check, result, "result")
 

@@ -41,8 +41,10 @@ class Row:
     operations : float
         The work of a kernel for an element, in units of an addition; a loop whose length depends on data counts as 8
         iterations.
-    bytes_read, bytes_written : int
-        The bytes that are moved if every argument is read once.
+    bytes_read : int
+        The bytes that are read if every argument is read once.
+    bytes_written : int
+        The bytes that are written.
     note : str
         Whether it has run, and whether it keeps its Jacobian and why.
     """

@@ -99,6 +99,8 @@ def alias(name: str, leaf: Any) -> Variable:
         raise refused_argument(leaf, name)
     if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
         hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)
+        if not hint and type(leaf).__module__ != "builtins":
+            hint = "Pass an array or a float; or register its class with optree.register_pytree_node."
         raise DTypeError(
             f"there is no derivative in {name}, which is {called(leaf)}. {hint or 'Pass an array or a float.'}"
         )

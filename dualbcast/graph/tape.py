@@ -189,8 +189,10 @@ class Launch:
         "value", or "value_and_jacobian" if the Jacobian is kept.
     shape : tuple of int
         The shape to which its arguments broadcast.
-    reads, writes : int
-        The number of arrays that it reads and writes.
+    reads : int
+        The number of arrays that it reads.
+    writes : int
+        The number of arrays that it writes.
     """
 
     label: str

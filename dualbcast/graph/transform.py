@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an, entry_point
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
@@ -25,6 +25,7 @@ from dualbcast.graph.variable import Variable
 Wrt = int | str | Sequence[int | str]
 
 
+@entry_point
 def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) -> Any:
     """The gradient of a function, or of a number that has been computed.
 
@@ -34,8 +35,8 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
         A function that returns one number (a Variable of no dimensions); or such a number, computed from Variables.
     wrt : int, str, or sequence of them; or Variable, or container of them
         For a function, the positions or names of the arguments to differentiate in: arrays of a float dtype, Python
-        floats, Variables, or nested containers of these (dicts, lists, tuples, dataclasses). For a number, the
-        Variables to differentiate in.
+        floats, Variables, or nested containers of these (dicts, lists, tuples, dataclasses, and objects of classes
+        that are registered with optree). For a number, the Variables to differentiate in.
     has_aux : bool
         Whether the function returns a pair of the number and an auxiliary value, which is handed on.
     record : bool
@@ -86,6 +87,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     return _named(gradient, "grad", of)
 
 
+@entry_point
 def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """The value of a function together with its gradient; see `grad`.
 
@@ -124,6 +126,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     return _named(transformed, "value_and_grad", function)
 
 
+@entry_point
 @thaw_on_failure()
 def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and its pullback, which carries cotangents of the value back to the arguments.
@@ -158,6 +161,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     check_results(result, name_of(function))
     outputs = leaves(result)
 
+    @entry_point
     @thaw_on_failure()
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments."""
@@ -168,6 +172,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     return level.leave(result), pullback
 
 
+@entry_point
 @thaw_on_failure()
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function, and its tangent along tangents of the arguments.
@@ -339,11 +344,12 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
             "under no_grad()"
         )
 
-    def check(name: str, leaf: Any) -> None:
+    def check(name: str, leaf: Any) -> Any:
         if not isinstance(leaf, Variable):
             raise ArgumentError(f"{name or 'wrt'} is no Variable but of type {type(leaf).__name__}; see graph.grad")
         if not leaf.tracked:
             raise DTypeError(f"{name or 'wrt'} carries no derivative: its dtype is {leaf.dtype}, or it is a constant")
+        return leaf
 
     map_leaves(check, variables, "")
     return _Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
@@ -372,4 +378,4 @@ def _named(transformed: Callable[..., Any], what: str, function: Any) -> Callabl
     name = getattr(function, "__name__", "function")
     transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
     transformed.__doc__ = f"{what} of {name}()."
-    return transformed
+    return entry_point(transformed)

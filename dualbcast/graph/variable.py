@@ -79,16 +79,20 @@ class Variable:
     ----------
     value : array
         A read-only array, or a copy of a CuPy array.
-    shape, dtype, ndim, size
-        Those of the value.
+    shape : tuple of int
+        The lengths of the value's axes.
+    dtype : numpy.dtype
+        The value's dtype.
+    ndim : int
+        The number of its axes.
+    size : int
+        The number of its elements.
     namespace : module
         The array library of the value: NumPy, or CuPy as array-api-compat wraps it.
     tracked : bool
         Whether it carries a derivative.
-    node : Node or None
+    node : object or None
         The operation that made it; None for a Variable that the user made.
-    index : int
-        Its position among the outputs of the node.
 
     Examples
     --------
@@ -107,6 +111,8 @@ class Variable:
     # If the user has the same memory: the need that it stays as it is.
     frozen: Frozen | None
     node: Node | None
+    # Its position among the outputs of the node.
+    index: int
     # The `lazy.Output` that it stands for while it has no value, and afterwards if it carries derivatives.
     source: Any
 
@@ -179,7 +185,7 @@ class Variable:
 
     @property
     def mT(self) -> Variable:  # noqa: N802
-        """The Variable with its last two axes exchanged: the transposes of its matrices."""
+        """The Variable with its last two axes exchanged, which transposes its matrices."""
         return OPERATIONS["matrix_transpose"](self)
 
     def __repr__(self) -> str:

@@ -23,6 +23,7 @@ from dualbcast.program.element import Call
 from dualbcast.rules.table import RULES
 from dualbcast.runtime.cpu.policy import goes_past_the_cache
 from dualbcast.runtime.launch_plan import Plan
+from dualbcast.tracebacks import place_of
 
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
@@ -46,14 +47,16 @@ class Explanation(NamedTuple):
         The names of the outputs that the kernel stores.
     operations : dict
         How often each operation stands in the kernel's text, with both sides of a branch and one iteration of a loop.
-    bytes_read, bytes_written : int
-        Each element of an array counts once. An argument that the kernel never reads does not count.
+    bytes_read : int
+        The bytes of its inputs. Each element of an array counts once; an argument that the kernel never reads does not.
+    bytes_written : int
+        The bytes of its outputs.
     layout : str
         How each array spans the coalesced dimensions: 1 contiguous, s strided, 0 broadcast. A packed input has another
         order in memory, or repeats along short rows; it is copied piece by piece before it is read.
     branches : tuple of str
         For each `if` and each loop in vectors on the CPU, its line, and whether it is a branch or a select, and why.
-    cuda : CudaKernel or None
+    cuda : object or None
         The compiled CUDA kernel, where a compute capability was given: `registers`, `spill_loads`, `spill_stores`,
         `stack`, `shared` and `occupancy()` say how much of a GPU a launch takes.
     streamed : bool
@@ -92,7 +95,13 @@ class Explanation(NamedTuple):
         """The bytes that are read and written."""
         return self.bytes_read + self.bytes_written
 
-    def __str__(self) -> str:
+    def _title(self) -> str:
+        """The first line of the table: the function, its outputs, their shape, and the dtype of the arithmetic."""
+        outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
+        return f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """The other lines of the table: each a label, which is empty where it is that of the line above, and a text."""
         counted = ", ".join(f"{count} {name}" for name, count in sorted(self.operations.items(), key=lambda at: -at[1]))
         rows = [
             ("layout", self.layout),
@@ -104,11 +113,20 @@ class Explanation(NamedTuple):
         rows += [("" if at else "branches", branch) for at, branch in enumerate(self.branches)]
         if self.cuda is not None:
             rows += _rows_of(self.cuda)
-        outputs = f"{len(self.outputs)} outputs ({', '.join(self.outputs)})"
-        lines = [f"{self.name}: {outputs} of shape {self.shape}, {self.dtype}"]
-        lines += [f"  {label:<10}  {text}" for label, text in rows]
+        return rows
+
+    def __str__(self) -> str:
+        lines = [self._title(), *[f"  {label:<10}  {text}" for label, text in self._rows()]]
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # what IPython shows in a terminal
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        from dualbcast.program.html_tables import explanation_table  # which only notebooks need
+
+        return explanation_table(self._title(), self._rows(), self.passes)
 
 
 def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
@@ -205,6 +223,6 @@ def _on_cpu(function: Function, plan: Plan, dtypes: Sequence[np.dtype[Any]]) -> 
         text = linecache.getline(where.filename, where.line).strip()
         at = f"line {where.line}"
         if where.filename != function.location.filename:
-            at = f"{os.path.basename(where.filename)}:{where.line}"
+            at = os.path.basename(place_of(where.filename, where.line))
         lines[f"{at}  {text}  →  {outcome}"] = None
     return tuple(lines), streamed

@@ -172,10 +172,16 @@ class Index:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
         return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
 
+    def _repr_html_(self) -> str:
+        from dualbcast.program.html_tables import derivatives_table  # which only notebooks need
+
+        return derivatives_table(self)
+
     def stacked(self, output: int | str = 0) -> Any:
         """The blocks of one output as one array, with the arguments in the last axes.
 
-        With n arguments in `wrt`, its shape is (*shape, n) for a Jacobian and (*shape, n, n) for a Hessian.
+        With n arguments in `wrt`, its shape is `(*shape, n)` for a Jacobian and `(*shape, n, n)` for a
+        Hessian.
         """
         which, axes = self._output(output), [len(self.wrt)] * self._order
         blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]
@@ -244,8 +250,8 @@ class Jacobian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
-    `np.asarray(J)` is one array, of shape (*shape, arguments) for a function that returns a number, and otherwise of
-    shape (*shape, outputs, arguments).
+    `np.asarray(J)` is one array, of shape `(*shape, arguments)` for a function that returns a number, and otherwise of
+    shape `(*shape, outputs, arguments)`.
 
     Examples
     --------
@@ -377,8 +383,8 @@ class Hessian(Index):
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
 
-    `np.asarray(H)` is one array, of shape (*shape, arguments, arguments) for a function that returns a number, and
-    otherwise of shape (*shape, outputs, arguments, arguments).
+    `np.asarray(H)` is one array, of shape `(*shape, arguments, arguments)` for a function that returns a number, and
+    otherwise of shape `(*shape, outputs, arguments, arguments)`.
 
     Examples
     --------

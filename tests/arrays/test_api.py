@@ -671,12 +671,6 @@ def test_copy_reads_only_c_in_the_text() -> None:
     assert not arrays_read(element.body[position + 1 :])
 
 
-@pytest.fixture
-def compilers() -> None:
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
-
-
 def paths_of_loads(ptx: str, names: dict[str, str]) -> set[frozenset[str]]:
     """For each path through a PTX kernel without loops, the parameters that its global loads go back to."""
     lines = [line.strip() for line in ptx.split("{", 1)[1].splitlines()]
@@ -707,7 +701,7 @@ def paths_of_loads(ptx: str, names: dict[str, str]) -> set[frozenset[str]]:
     return found
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_copy_reads_only_c_in_ptx() -> None:
     f = differentiable_broadcast(wrt=tuple("cfig"))(models.cell_update)
     ptx = f.inspect_ptx(*["float32"] * 6, cc=(9, 0))
@@ -718,7 +712,7 @@ def test_copy_reads_only_c_in_ptx() -> None:
     assert paths == set(map(frozenset, wanted))  # the first is that of threads past the end
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_inspect_ptx_and_sass() -> None:
     f = differentiable_broadcast(wave)
     assert ".entry" in f.inspect_ptx("float32", "float32", cc=(9, 0))
@@ -729,13 +723,13 @@ def test_inspect_ptx_and_sass() -> None:
     assert "EXIT" in sass
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_explain_for_a_device() -> None:
     text = str(differentiable_broadcast(wave).explain("float32", "float32", cc=(9, 0)))
     assert re.search(r"sm_90\s+\d+ registers, 0 bytes spilled, occupancy \d+%", text)
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize(
     "arity",
     [pytest.param(n, marks=[] if n in (1, 2, 5, 8, 16) else pytest.mark.slow) for n in range(1, 17)],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,6 +22,7 @@ from dualbcast.errors import (
     CompileError,
     DTypeError,
     DualbcastError,
+    IterationError,
     Location,
     MissingDependencyError,
     ShapeError,
@@ -294,6 +298,29 @@ def test_a_function_is_usable_after_an_error() -> None:
     with pytest.raises(ArgumentError):
         scaled.jacobian(A, A, wrt="y")
     np.testing.assert_array_equal(scaled(A, np.float32(2)), 2 * A)
+
+
+def test_errors_arrive_from_other_processes_as_they_were(tmp_path: Path) -> None:
+    """With their text, although the file that they show may not be there."""
+    path = tmp_path / "program.py"
+    path.write_text("def f(x):\n    while x < 1:\n        x = x / 2\n    return x[0]\n")
+    place = Location(str(path), 4, 11, 4, 15)
+    errors = [
+        CompileError("wrong", place, "right", (("f", place),)),
+        IterationError("f", 10, (2, 3), 4, place),
+        MissingDependencyError("cupy", "a GPU", "cupy-cuda13x"),
+        ShapeError("the shapes differ"),
+    ]
+    path.unlink()
+    for error in errors:
+        error.add_note("a note")
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            again = pickle.loads(pickle.dumps(error, protocol))
+            assert type(again) is type(error)
+            assert str(again) == str(error)
+            assert vars(again) == vars(error)
+        assert str(copy.deepcopy(error)) == str(error)
+    assert "     4 |     return x[0]\n       |            ^^^^" in str(errors[0])
 
 
 def test_an_error_without_text_has_no_excerpt() -> None:

@@ -131,6 +131,7 @@ def test_no_temporary_file_stays(folder):
     assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == [
         f"{disk_cache.key('a')}.bin",
         "kernel.py",
+        "written",
     ]
 
 
@@ -175,23 +176,31 @@ def test_tracebacks_show_the_text_where_it_cannot_be_written(tmp_path, monkeypat
     assert "return 1 / 0  # the é line" in traceback_of(path, TEXT)
 
 
+def test_tracebacks_show_a_text_that_was_deleted():
+    path = Path(disk_cache.write_text("kernel.py", TEXT))
+    disk_cache.clear()
+    assert not path.exists()
+    assert "return 1 / 0  # the é line" in traceback_of(path, TEXT)
+
+
 def test_changed_text_replaces_the_file():
     disk_cache.write_text("kernel.py", "old")
     assert Path(disk_cache.write_text("kernel.py", "new")).read_text() == "new"
 
 
 def test_info_counts_and_clear_deletes_only_what_the_cache_wrote(folder):
-    assert disk_cache.info() == disk_cache.CacheInfo(folder, 0, 0)
+    assert disk_cache.info() == disk_cache.CacheInfo(folder, 0, 0, 1 << 30)
     disk_cache.clear()
     for part in "abc":
         disk_cache.fetch(disk_cache.key(part), Maker())
     disk_cache.write_text("kernel.py", "x = 1\n")
     other = folder / "notes.txt"
     other.write_text("not the cache's")
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and path != other]
-    assert disk_cache.info() == disk_cache.CacheInfo(folder, 3, sum(sizes))
+    sizes = [path.stat().st_size for path in folder.glob("*/*")]
+    assert disk_cache.info() == disk_cache.CacheInfo(folder, 3, sum(sizes), 1 << 30)
     disk_cache.clear()
-    assert disk_cache.info() == disk_cache.CacheInfo(folder, 0, 0)
+    assert disk_cache.info() == disk_cache.CacheInfo(folder, 0, 0, 1 << 30)
+    assert [path for path in folder.rglob("*") if path.is_file()] == [other]
     assert other.read_text() == "not the cache's"
 
 
@@ -232,3 +241,165 @@ def test_two_processes_may_race():
     names = [path.name for path in (disk_cache.directory() / "kernels").iterdir()]
     assert all(name.endswith(".bin") and not name.startswith(".") for name in names)
     assert disk_cache.info().entries == 200
+
+
+# --- the limit -------------------------------------------------------------------------------------------------------
+
+DAY = 86400
+ENTRY = 1000 + 51  # the magic and the checksum are before the payload
+
+
+def stored(number: int, age: float = 0, size: int = 1000) -> Path:
+    """An entry that was last used `age` days ago."""
+    key = disk_cache.key(str(number))
+    disk_cache.fetch(key, lambda: bytes(size))
+    path = entry_of(key)
+    then = time.time() - age * DAY
+    os.utime(path, (then, then))
+    return path
+
+
+def test_what_was_not_used_for_longest_leaves_first():
+    order = [3, 0, 4, 1, 2]
+    paths = {age: stored(age, age + 1) for age in order}
+    assert disk_cache.prune(5 * ENTRY) == disk_cache.Pruned(0, 0, 5, 5 * ENTRY)
+    assert disk_cache.prune(3 * ENTRY) == disk_cache.Pruned(2, 2 * ENTRY, 3, 3 * ENTRY)
+    assert [age for age in range(5) if paths[age].exists()] == [0, 1, 2]
+    assert disk_cache.prune(3 * ENTRY - 1).deleted == 1
+    assert disk_cache.prune(0) == disk_cache.Pruned(2, 2 * ENTRY, 0, 0)
+
+
+def test_reading_an_entry_is_a_use():
+    old, older = stored(0, age=20), stored(1, age=30)
+    disk_cache.fetch(disk_cache.key("1"), Maker())
+    disk_cache.prune(ENTRY)
+    assert older.exists() and not old.exists()
+
+
+def test_reading_again_on_the_same_day_writes_nothing(monkeypatch):
+    stored(0, age=0.9)
+    monkeypatch.setattr(os, "utime", lambda *_: pytest.fail("a time was set"))
+    disk_cache.fetch(disk_cache.key("0"), Maker())
+
+
+def test_a_text_is_used_when_it_is_asked_for():
+    path = Path(disk_cache.write_text("kernel.py", TEXT))
+    os.utime(path, (0, 0))
+    disk_cache.write_text("kernel.py", TEXT)
+    assert time.time() - path.stat().st_mtime < DAY
+    os.utime(path, (0, 0))
+    entry = stored(0)
+    disk_cache.prune(ENTRY)
+    assert entry.exists() and not path.exists()
+
+
+@pytest.mark.parametrize("size", [100, 1000, 10_000, 100_000])
+def test_the_cache_stays_below_its_limit(monkeypatch, size):
+    most = 1_000_000
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", str(most))
+    sizes = []
+    for number in range(200 if size < 100_000 else 40):
+        disk_cache.fetch(disk_cache.key(str(number)), lambda: bytes(size))
+        sizes.append(disk_cache.info().bytes)
+    assert max(sizes) <= most
+    if sum(sizes[:1]) * len(sizes) > most:
+        assert max(sizes) > 0.7 * most  # and most of it is used
+
+
+def test_what_the_python_backend_writes_counts_too(monkeypatch):
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", "100k")
+    for number in range(50):
+        disk_cache.write_text(f"kernel{number}.py", "#" * 10_000)
+        assert disk_cache.info().bytes <= 100 * 1024
+
+
+def test_a_cache_from_before_the_limit_is_swept_at_the_first_write(folder, monkeypatch):
+    for number in range(5):
+        stored(number, age=number + 1)
+    (folder / "written").unlink()
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", str(4 * ENTRY))
+    stored(5)
+    assert [number for number in range(6) if list(folder.rglob(disk_cache.key(str(number)) + "*"))] == [0, 1, 5]
+
+
+def test_a_limit_of_nothing_keeps_nothing(monkeypatch):
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", "0")
+    key, make = disk_cache.key("a"), Maker()
+    assert disk_cache.fetch(key, make) == disk_cache.fetch(key, make) == make.payload
+    assert (make.calls, disk_cache.info().entries) == (2, 0)
+
+
+def test_without_a_limit_nothing_is_deleted(folder, monkeypatch):
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", "unlimited")
+    monkeypatch.setattr(disk_cache, "prune", lambda _: pytest.fail("pruned"))
+    stored(0)
+    assert disk_cache.info().limit is None
+    assert not (folder / "written").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("", 1 << 30), (" ", 1 << 30), ("1000", 1000), ("2K", 2048), ("1.5 GiB", 3 << 29), ("3tb", 3 << 40)],
+)
+def test_how_a_limit_is_written(monkeypatch, text, size):
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", text)
+    assert disk_cache.limit() == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "1X", "G", "1e9", "1 2", "9" * 400])
+def test_a_limit_that_is_no_size_is_ignored_with_a_warning(monkeypatch, text):
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", text)
+    with pytest.warns(RuntimeWarning, match=r"DUALBCAST_CACHE_LIMIT is ignored.*write a number of bytes, 500M"):
+        assert disk_cache.limit() == 1 << 30
+
+
+def test_a_kernel_that_was_deleted_still_runs_where_it_is_loaded():
+    import numpy as np
+
+    from dualbcast import differentiable_broadcast
+
+    f = differentiable_broadcast(lambda x: x * 3.25 + 1.75)
+    x = np.arange(4.0)
+    expected = f(x)
+    assert disk_cache.info().entries > 0
+    assert disk_cache.prune(0).left == 0
+    np.testing.assert_array_equal(f(x), expected)
+    np.testing.assert_array_equal(f.jacobian(x)["x"], np.full(4, 3.25))
+
+
+LIMITED_RACE = """
+import sys, time
+from dualbcast import disk_cache as cache
+turn, start = int(sys.argv[1]), float(sys.argv[2])
+time.sleep(max(0, start - time.time()))
+largest = made = 0
+for repeat in range(300):
+    number = (repeat * 7 + turn) % 60  # both processes want all entries, in other orders; 20 of them fit
+    payload = bytes([number]) * 50_000
+    def make():
+        global made
+        made += 1
+        return payload
+    assert cache.fetch(cache.key(str(number)), make) == payload
+    largest = max(largest, cache.info().bytes)
+print(largest, made)
+"""
+
+
+def test_two_processes_may_race_for_little_room(folder):
+    most = 1_000_000
+    start = str(time.time() + 0.7)
+    command = [sys.executable, "-c", LIMITED_RACE]
+    environment = os.environ | {"DUALBCAST_CACHE_LIMIT": str(most)}
+    racers = [
+        subprocess.Popen([*command, str(turn), start], env=environment, stdout=subprocess.PIPE, text=True)
+        for turn in range(2)
+    ]
+    results = [racer.communicate(timeout=60)[0].split() for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0]
+    for largest, made in results:
+        assert int(made) > 0
+        # While one process deletes, the other may write entries that the next sweep counts.
+        assert int(largest) <= 1.2 * most
+    assert disk_cache.info().bytes <= most
+    assert all(path.name.endswith(".bin") and path.name[0] != "." for path in (folder / "kernels").iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import re
@@ -21,11 +20,6 @@ from dualbcast.cli import checking, measure, options, report
 from dualbcast.cli.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("small_copy")
-
-needs_numba_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
-    reason="compiling for CUDA needs numba-cuda and cuda-core",
-)
 
 
 # --- sweep -------------------------------------------------------------------------------------------------------
@@ -86,7 +80,7 @@ def test_sweep_python_backend() -> None:
     assert len(body(run("sweep", "--arity", "2", "--n", "4", "--backend", "python", *QUICK).stdout)) == 1
 
 
-@needs_numba_cuda
+@pytest.mark.cuda_compilers
 def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
     target = tmp_path / "sweep.json"
     arguments = ("--arity", "1,4", "--n", "16", "--cc", "9.0", "--cc", "8.6", "--backend", "cpu", "--json", target)
@@ -103,7 +97,7 @@ def test_sweep_for_compute_capabilities(tmp_path: Path) -> None:
         assert shown[9:] == [str(row["sm_90_registers"]), "0", "100%", str(row["sm_86_registers"]), "0", "100%"]
 
 
-@needs_numba_cuda
+@pytest.mark.cuda_compilers
 def test_of_many_compute_capabilities_the_last_follow_in_a_table_of_their_own() -> None:
     arguments = [part for cc in ("8.0", "8.6", "8.9", "9.0", "10.0") for part in ("--cc", cc)]
     result = run("sweep", "--arity", "2", "--n", "8", "--backend", "cpu", *arguments, *QUICK)
@@ -281,20 +275,28 @@ def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert word in text
     assert str(tmp_path / "cache") in text.replace("\n", "")
     assert not re.search(r"\b0 entries", text)
-    assert "0 entries, 0 B, just cleared" in run("info", "--clear-cache").stdout
-    assert disk_cache.info().entries == 0
 
 
 def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("DUALBCAST_CACHE_DIR", str(folder))
     from dualbcast import disk_cache
 
-    disk_cache.fetch("0" * 64, lambda: b"payload")
-    size = disk_cache.info().bytes
-    assert run("cache").stdout.splitlines() == [str(tmp_path / "cache"), f"1 entries, {size} B"]
-    assert run("cache", "--clear").stdout.splitlines()[1] == "0 entries, 0 B, just cleared"
+    for number in "012":
+        disk_cache.fetch(number * 64, lambda: b"p" * 949)
+        os.utime(folder / "kernels" / f"{number * 64}.bin", (int(number), int(number)))
+    size = disk_cache.info().bytes // 3
+    assert run("cache", "info").stdout.splitlines() == [str(folder), "3 entries, 3 KiB (limit 1.0 GiB)"]
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", str(2 * size))
+    text = run("cache", "prune").stdout.splitlines()
+    assert text == [f"1 files deleted, {size} B", str(folder), "2 entries, 2 KiB (limit 2 KiB)"]
+    assert run("cache", "prune", "--limit", f"{size}").stdout.startswith("1 files deleted")
+    assert [path.name for path in (folder / "kernels").iterdir()] == ["2" * 64 + ".bin"]
+    assert run("cache", "clear").stdout.splitlines()[1] == "0 entries, 0 B (limit 2 KiB)"
     assert disk_cache.info().entries == 0
-    assert run("cache").stdout.splitlines()[1] == "0 entries, 0 B"
+    monkeypatch.setenv("DUALBCAST_CACHE_LIMIT", "unlimited")
+    assert run("cache", "info").stdout.splitlines()[1] == "0 entries, 0 B (no limit)"
+    assert "Give one with --limit" in run("cache", "prune", status=2).output
 
 
 @pytest.mark.parametrize(
@@ -304,14 +306,15 @@ def test_sizes(count: int, text: str) -> None:
     assert report.size_text(count) == text
 
 
-@pytest.mark.parametrize("command", [(), ("sweep",), ("cache",), ("info",)])
+@pytest.mark.parametrize("command", [(), ("sweep",), ("cache",), ("cache", "prune"), ("info",)])
 def test_help(command: tuple[str, ...]) -> None:
     text = run(*command, "--help").stdout
     assert text.startswith("Usage: dualbcast")
     words = {
         (): ["sweep", "info", "cache"],
-        ("cache",): ["--clear"],
-        ("info",): ["--clear-cache"],
+        ("cache",): ["info", "clear", "prune", "DUALBCAST_CACHE_LIMIT"],
+        ("cache", "prune"): ["--limit"],
+        ("info",): ["where the cache"],
         ("sweep",): ["--arity", "--cc", "--function", "--n", "--json", "--csv", "--plot", "--backend"],
     }
     for word in words[command]:
@@ -330,6 +333,8 @@ def test_version() -> None:
         (("sweep", "--arity", "0"), "must be positive"),
         (("sweep", "--arity", "5:2"), "the smaller number first"),
         (("sweep", "--arity", "many"), "neither a number nor A:B"),
+        (("cache", "prune", "--limit", "much"), "'much' is no size"),
+        (("cache", "prune", "--limit", "unlimited"), "Give a number of bytes"),
         (("sweep", "--cc", "nine"), "not a compute capability such as 9.0"),
         (("sweep", "--function", "product"), "is not MODULE:NAME"),
         (("sweep", "--function", "no_such_module:f"), "ModuleNotFoundError"),

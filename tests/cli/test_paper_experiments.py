@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import doctest
 import functools
-import importlib.util
 import json
 import re
 import shutil
@@ -42,10 +41,6 @@ from dualbcast.cli.checking import CheckError
 
 run = functools.partial(run_command, commands=group)
 BENCH = Path(__file__).parents[2] / "bench"
-needs_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None or importlib.util.find_spec("cuda.core") is None,
-    reason="compiling for CUDA needs numba-cuda and cuda-core",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +111,7 @@ def test_the_papers_kernels_and_the_bytes_they_move() -> None:
 
 
 @pytest.mark.slow
-@needs_cuda
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("pulled", [False, True])
 def test_kernels_with_selects_read_everything(pulled: bool) -> None:
     # A load that a predicate guards, or that stands after a branch, would be left out for some elements.
@@ -435,7 +430,7 @@ def test_bad_options(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@needs_cuda
+@pytest.mark.cuda_compilers
 def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     cupy: FakeCuPy,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
@@ -470,7 +465,7 @@ def test_every_kernel_launched_on_a_gpu_is_in_the_dry_run(
     assert {"hm_lstm_derivatives", "hm_lstm_value_and_pullback", "product_forward"} <= names
 
 
-@needs_cuda
+@pytest.mark.cuda_compilers
 def test_arguments_of_the_kernels_by_hand(cupy: FakeCuPy) -> None:  # noqa: F811
     arrays = [cupy.asarray(array) for array in arrays_for(64)]
     out = [cupy.empty((64, 64), np.float32) for _ in range(5)]

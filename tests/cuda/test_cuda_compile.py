@@ -61,20 +61,6 @@ def private_cache(tmp_path_factory):
     cuda_kernel._kernels.clear()
 
 
-@pytest.fixture
-def compilers():
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
-
-
-@pytest.fixture
-def disassembler(compilers):  # noqa: ARG001
-    try:
-        cuda_kernel.disassembler()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-
-
 def make(text, functions, layout, inputs, outputs, dtype="float32"):
     entry = f"{functions[-1]}_kernel"
     code = kernel_shell.cuda_shell(layout, entry, inputs, outputs)
@@ -124,7 +110,7 @@ def float64_operations(ptx):
 # Machine code
 
 
-@pytest.mark.usefixtures("disassembler")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize(("fastmath", "factor"), [(False, 1.05), (True, 1.15)])
 def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     from cuda.core import Program, ProgramOptions
@@ -145,7 +131,7 @@ def test_hm_lstm_equals_a_hand_written_kernel(tmp_path, fastmath, factor):
     assert len(ours) <= factor * len(hand)
 
 
-@pytest.mark.usefixtures("disassembler")
+@pytest.mark.cuda_compilers
 def test_inputs_are_read_only_loads_and_stay_in_their_branch():
     ours = instructions(cuda_kernel.compile_kernel(hm_lstm(), HOPPER).sass())
     opcodes = [opcode for _, opcode in ours]
@@ -158,18 +144,18 @@ def test_inputs_are_read_only_loads_and_stay_in_their_branch():
     assert len(unconditional) == 1
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_no_float64_arithmetic_in_the_float32_kernel():
     assert float64_operations(cuda_kernel.compile_kernel(hm_lstm(), HOPPER).ptx()) == []
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_the_search_for_float64_arithmetic_finds_it():
     source = elementwise("y0[k] = x0[k] + x0[k]", ["float64"], ["float64"], "float64")
     assert "add.f64" in float64_operations(cuda_kernel.compile_kernel(source, HOPPER).ptx())
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize(("arity", "most_registers"), [(2, 24), (8, 40), (16, 48)])
 def test_products_of_many_arguments_stay_in_registers(arity, most_registers):
     kernel = cuda_kernel.compile_kernel(product_of_tanh(arity), HOPPER)
@@ -177,7 +163,7 @@ def test_products_of_many_arguments_stay_in_registers(arity, most_registers):
     assert kernel.registers <= most_registers
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 9), (10, 0), (12, 0)])
 def test_other_devices(cc):
     kernel = cuda_kernel.compile_kernel(hm_lstm(), cc)
@@ -194,7 +180,7 @@ NATIVE_UNARY = (
 NATIVE_BINARY = "atan2 hypot pow fmod copysign nextafter"
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("operations", [NATIVE_UNARY, NATIVE_BINARY], ids=["unary", "binary"])
 @pytest.mark.parametrize(("dtype", "fastmath"), [("float32", False), ("float32", True), ("float64", False)])
 def test_every_native_operation_compiles(dtype, fastmath, operations):
@@ -208,7 +194,7 @@ def test_every_native_operation_compiles(dtype, fastmath, operations):
 
 
 # In sin, cos and tan libdevice reduces float32 arguments above 105615 by a float64 product, off the common path.
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("name", sorted({*NATIVE_UNARY.split(), *NATIVE_BINARY.split()} - {"sin", "cos", "tan"}))
 def test_no_native_float32_operation_computes_in_float64(name):
     binary = name in NATIVE_BINARY.split()
@@ -217,7 +203,7 @@ def test_no_native_float32_operation_computes_in_float64(name):
     assert float64_operations(kernel.ptx()) == []
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_mixed_scalars_keep_to_float32():
     body = """\
 n = int64(0)
@@ -238,7 +224,7 @@ y2[k] = n"""
     assert kernel.stack == 0
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_fastmath_uses_the_approximate_instructions_and_keeps_nan():
     body = """\
 x = x0[k]
@@ -284,7 +270,7 @@ def outer(x, b):
 """
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize(
     "expression",
     [
@@ -320,7 +306,7 @@ STORAGES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint3
 WIDTHS = {"bool": 8, "bfloat16": 16} | {name: int(re.sub(r"\D+", "", name)) for name in [*STORAGES[1:], "float16"]}
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("dtype", STORAGES)
 def test_storage_dtypes(dtype):
     load, store = {"bool": ("float32(x0[k] != 0)", "uint8(v > f32_0)")}.get(dtype, ("float32(x0[k])", "v"))
@@ -330,7 +316,7 @@ def test_storage_dtypes(dtype):
     assert re.search(rf"st\.global(\.\w+)?\.[bsuf]{WIDTHS[dtype]}\b", code)
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("cc", [(7, 5), HOPPER])
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
 def test_half_storage(half, cc):
@@ -349,7 +335,7 @@ def test_half_storage(half, cc):
         assert ("cvt.rn.bf16.f32" in code) == (cc >= (8, 0))
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(("rank", "classes"), [(1, ("1", "s")), (2, ("s1", "s0")), (3, ("ss1", "s0s"))])
 def test_ranks_and_widths(rank, classes, wide):
@@ -364,7 +350,7 @@ def test_ranks_and_widths(rank, classes, wide):
     assert bool(re.search(r"mul\.wide\.s32|cvt\.s64\.s32", code)) == (not wide)
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_an_argument_that_spans_nothing_has_no_index():
     text = "def element(k, a, b, y):\n    y[k] = a[k] * b[0]\n"
     source = make(text, ["element"], Layout(1, ("1", "0"), (0, 1, 0)), ["float32"] * 2, ["float32"])
@@ -375,7 +361,7 @@ def test_an_argument_that_spans_nothing_has_no_index():
 # The cache, errors, threads
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_a_cached_kernel_needs_no_compiler(monkeypatch):
     source = elementwise("y0[k] = x0[k] + f32_1", ["float32"], ["float32"])
     made = cuda_kernel.compile_kernel(source, HOPPER)
@@ -414,7 +400,7 @@ def test_the_assemblers_report():
         cuda_build.resources("nothing")
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_an_unknown_compute_capability_is_named():
     with pytest.raises(BackendError, match=r"compute capability 3\.5\. It knows .*9\.0"):
         cuda_kernel.compile_kernel(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), (3, 5))
@@ -426,6 +412,7 @@ def test_a_missing_compiler_says_what_to_install(monkeypatch):
         cuda_build.build(elementwise("y0[k] = x0[k]", ["float32"], ["float32"]), HOPPER, False)
 
 
+@pytest.mark.cuda_compilers
 def test_a_numpy_that_numba_cuda_does_not_know_is_named(monkeypatch):
     monkeypatch.setattr(cuda_build, "_compile_element", lambda *_: np.no_longer_there)
     with pytest.raises(BackendError, match=r"does not work with NumPy .*no_longer_there"):
@@ -439,7 +426,7 @@ def test_a_broken_dependency_is_not_called_missing(monkeypatch, tmp_path):
         cuda_build.optional("half_installed", "half", "This test")
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_threads_may_compile_at_once():
     sources = [elementwise(f"y0[k] = x0[k] * float32({i}.0)", ["float32"], ["float32"]) for i in range(4)]
     kernels = {}
@@ -456,7 +443,7 @@ def test_threads_may_compile_at_once():
     assert all(kernels[i].image == kernels[i + 4].image for i in range(4))
 
 
-@pytest.mark.usefixtures("compilers")
+@pytest.mark.cuda_compilers
 def test_compiling_warns_of_nothing():
     script = "import test_cuda_compile as t\nprint(t.cuda_kernel.compile_kernel(t.hm_lstm(), t.HOPPER).registers)\n"
     here, tests, project = Path(__file__).parents[:3]
@@ -478,8 +465,9 @@ def test_counting_instructions():
     assert instructions(sass) == [("", "LDC"), ("@!P0", "LDG.E.CONSTANT"), ("@P1", "BRA")]
 
 
+@pytest.mark.cuda_compilers
 def test_bindings_without_their_library(monkeypatch):
-    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    from cuda.bindings import nvrtc
 
     def missing():
         raise RuntimeError("Failure finding libnvrtc.so")

@@ -405,7 +405,14 @@ def test_derivatives_on_another_device(gpu: GPU) -> None:
     assert [array.where for array in found] == [device] * len(found)
     assert {launch[0] for launch in gpu.launches} == {device}
     assert function.explain(x, y).shape == (32,)
-    assert ".target sm_90" in function.inspect_ptx(x, y)
+    assert GPU.current == 0
+
+
+@pytest.mark.cuda_compilers
+@pytest.mark.usefixtures("gpu")
+def test_text_for_the_capability_of_another_device() -> None:
+    function = differentiable_broadcast(lambda x, y: x * y * y)
+    assert ".target sm_90" in function.inspect_ptx(row(device=1), row(device=1))
     assert GPU.current == 0
 
 

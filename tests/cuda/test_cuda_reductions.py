@@ -31,7 +31,7 @@ from dualbcast.runtime.launch_plan import new_arrays, plan
 from dualbcast.runtime.reduction_blocks import combine
 
 HOPPER = (9, 0)
-emulated = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
+needs_gcc = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -54,8 +54,6 @@ def source(geometry: Geometry, dtype: Any, count: int) -> KernelSource:
 
 @functools.cache
 def kernel_of(text: KernelSource, folder: Path) -> ptx.Kernel:
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     image, _ = cuda_build.build(text, HOPPER, False, ptx=True)
     return ptx.Kernel(image.decode().rstrip("\0"), text.entry, folder)
 
@@ -98,20 +96,23 @@ def check_exactly(arrays: tuple[Any, ...], shapes: list[Any], folder: Any, wide:
         np.testing.assert_array_equal(result, expected, err_msg=f"{shape}")
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("shape", [(5,), (4, 3), (3, 4, 2), (2, 3, 2, 3)])
 def test_every_pattern_in_one_kernel(shape, dtype, tmp_path):
     check_exactly((integers(shape, dtype), integers(shape[-1:], dtype, 1)), patterns(shape), tmp_path)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("pattern", [p for p in itertools.product(*([1, n] for n in (3, 4, 5))) if 1 in p])
 def test_each_pattern_alone(pattern, tmp_path):
     check_exactly((integers((3, 4, 5), F4), integers((3, 4, 5), F4, 1)), [pattern], tmp_path)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize(
     "shape",
     [(255,), (257,), (70_001,), (2, 257), (700, 3), (3, 600), (40, 31), (40, 33), (9, 128), (1000, 1), (130, 3, 70)],
@@ -120,13 +121,15 @@ def test_sizes(shape, tmp_path):
     check_exactly((integers(shape, F4), integers(shape[-1:], F4, 1)), patterns(shape), tmp_path)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("shape", [(300,), (4, 300), (2, 3, 2, 3)])
 def test_indices_of_64_bits(shape, tmp_path):
     check_exactly((integers(shape, F4), integers(shape[-1:], F4, 1)), patterns(shape), tmp_path, wide=True)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 def test_a_number_for_an_argument(dtype, tmp_path):
     x, number = integers((40, 33), dtype), np.asarray(3, dtype)
@@ -134,7 +137,8 @@ def test_a_number_for_an_argument(dtype, tmp_path):
     np.testing.assert_array_equal(total, x.sum(0, keepdims=True) * 3)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 def test_layouts_of_inputs(tmp_path):
     x = integers((3, 5, 4), F4)
     views = [x.transpose(2, 1, 0), x[::-1, :, ::-1], np.repeat(x, 2, 0)[::2], np.broadcast_to(x[:, :1], x.shape)]
@@ -144,7 +148,8 @@ def test_layouts_of_inputs(tmp_path):
         check_exactly((view, integers(view.shape[1:], F4, 1)), patterns(view.shape), folder)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 def test_real_terms(dtype, tmp_path):
     shape = (400, 70)
@@ -158,7 +163,8 @@ def test_real_terms(dtype, tmp_path):
         assert (abs(result.astype(np.float64) - expected) <= bound * np.spacing(expected.astype(dtype))).all()
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 def test_infinities_and_nan(tmp_path):
     x = np.ones((6, 4))
     x[1, 0], x[1, 1], x[4, 1], x[2, 2] = np.inf, np.inf, -np.inf, np.nan
@@ -168,7 +174,8 @@ def test_infinities_and_nan(tmp_path):
     assert np.isnan(total)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 def test_walks_of_float64_are_compensated(tmp_path):
     """10^16, ones and -10^16, one after another for the same thread."""
     x = np.ones((3 * 64, 3))
@@ -190,7 +197,8 @@ class DeviceArray(np.ndarray):
         return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
 
 
-@emulated
+@pytest.mark.cuda_compilers
+@needs_gcc
 @pytest.mark.parametrize("shape", [(40, 70), (2, 30, 5), (3000,), (1, 1), (0, 3)])
 def test_from_plan_to_result(shape, tmp_path, monkeypatch):
     """As a call goes, with an emulated GPU under it."""
@@ -253,11 +261,10 @@ def test_few_partial_sums():
 # --- the machine code ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", sampled([(50,), (40, 30), (3, 4, 5), (2, 3, 4, 5)], 2))
 def test_kernels_compile(shape, dtype):
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     wanted = [None, *patterns(shape)]
     geometry = geometry_of((np.ones(shape, dtype), np.ones(shape[-1:], dtype)), wanted)
     wide = geometry._replace(layout=geometry.layout._replace(wide=True))

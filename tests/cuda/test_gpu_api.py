@@ -250,7 +250,7 @@ def test_a_pullback_with_nothing_but_sums(xp: Any) -> None:
 
 
 def test_calls_in_a_graph_of_launches(xp: Any) -> None:
-    """As docs/memory.md has it: with a pullback, whose partial sums are gone when the call returns, and a number."""
+    """As docs/guides/memory.md has it: with a pullback, whose partial sums are gone after the call, and a number."""
     function = differentiable_broadcast(lambda x, w, scale: math.tanh(x * w) * scale)
     x, w = xp.ones((300, 64), np.float32), xp.full((300, 1), 0.5, np.float32)
     bar = xp.ones((300, 64), np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import time
@@ -137,7 +136,7 @@ def test_sums_run_and_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="compiling for CUDA needs numba-cuda")
+@pytest.mark.cuda_compilers
 def test_the_dry_run_compiles_every_kernel(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["--dry-run", "--cc", "8.0"]) == 0
     text = capsys.readouterr().out

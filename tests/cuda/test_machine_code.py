@@ -23,7 +23,6 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import sass
 from dualbcast.codegen.cuda.occupancy import occupancy, roomier
-from dualbcast.errors import MissingDependencyError
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -37,23 +36,12 @@ COLUMNS = (
 Capability = tuple[int, int]
 
 
-@pytest.fixture(scope="module")
-def tools() -> None:
-    """The compilers and nvdisasm, or a skip that says what is missing."""
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
-    try:
-        cuda_kernel.disassembler()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-
-
 # By default one; each of the others takes as long again.
 @pytest.fixture(
     params=[pytest.param(each, marks=() if each == (9, 0) else pytest.mark.slow) for each in CAPABILITIES],
     ids="{0[0]}.{0[1]}".format,
 )
-def cc(request: pytest.FixtureRequest, tools: None) -> Capability:  # noqa: ARG001
+def cc(request: pytest.FixtureRequest) -> Capability:
     from cuda.bindings import nvrtc
 
     major, minor = request.param
@@ -217,6 +205,7 @@ def write(rows: dict[tuple[str, str], dict[str, str]]) -> None:
     COUNTS.write_text("\n".join([f"# {toolkit()}", *lines, ""]), encoding="utf-8")
 
 
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("name", sampled(KERNELS, 2))
 def test_the_counts_are_the_stored_ones(name: str, cc: Capability, update_golden: bool) -> None:
     row = row_of(name, cc)
@@ -272,6 +261,7 @@ BENCH = _bench()
 CASES = list(BENCH.cases())
 
 
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("case", sampled(CASES, 2), ids=lambda case: f"{case.title}{' fast' if case.fastmath else ''}")
 def test_no_more_than_by_hand(case: Any, cc: Capability) -> None:
     ours, theirs = case.compile(cc), case.by_hand(cc)
@@ -292,7 +282,7 @@ def test_every_kernel_of_the_file_is_compared() -> None:
     }
 
 
-@pytest.mark.usefixtures("tools")
+@pytest.mark.cuda_compilers
 def test_kernels_by_lanes() -> None:
     function = differentiable_broadcast(models.cell_update)
     call = function._inspected((*GATES, rows, rows), WRT, "value_and_jacobian")
@@ -302,7 +292,7 @@ def test_kernels_by_lanes() -> None:
     assert list(BENCH.by_lanes(alone, (9, 0))) == [1]
 
 
-@pytest.mark.usefixtures("tools")
+@pytest.mark.cuda_compilers
 def test_an_explanation_says_what_a_thread_does() -> None:
     text = str(differentiable_broadcast(models.product_of_tanh).explain(full, full, cc=(9, 0)))
     assert "4 elements a thread: " in text
@@ -310,7 +300,7 @@ def test_an_explanation_says_what_a_thread_does() -> None:
     assert "one element a thread: " in str(differentiable_broadcast(models.fold).explain(full[:, 1:], cc=(9, 0)))
 
 
-@pytest.mark.usefixtures("tools")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize(
     ("name", "shape"), [("float16", (64, 64)), ("bfloat16", (64, 63)), ("float32", (64, 64)), ("float64", (1, 1))]
 )
@@ -343,7 +333,7 @@ def test_where_fewer_registers_make_room(cc: Capability, registers: int, blocks:
         )
 
 
-@pytest.mark.usefixtures("tools")
+@pytest.mark.cuda_compilers
 def test_a_kernel_that_would_spill_takes_fewer_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where registers do not suffice for a thread's elements, the call gets a kernel with fewer of them."""
     function = differentiable_broadcast(models.product_of_tanh)

@@ -18,7 +18,7 @@ from forgotten_rules import forget
 import dualbcast
 from dualbcast import ArgumentError, differentiable_broadcast
 from dualbcast.rules.table import RULES
-from dualbcast.testing import DerivativeError, check_derivatives, check_partials
+from dualbcast.testing import DerivativeError, check_derivatives, check_partials, slopes
 
 
 @pytest.fixture(autouse=True)
@@ -231,6 +231,22 @@ def test_kinks_and_ends_are_left_out_and_their_neighbours_are_not(function: Any,
 def test_flat_and_steep_functions() -> None:
     for function in (lambda t: 0.0 * t + 3.0, lambda t: float(math.floor(t)), lambda t: 1e8 * t, lambda t: t * 1e-200):
         assert check_derivatives(function, np.array([0.3, 1e6 + 0.5, -7.25])) < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("function", "low", "high"),
+    [(np.exp, -5, 5), (np.sin, -10, 10), (np.sqrt, 0.5, 50), (np.reciprocal, 0.5, 50), (lambda x: x**3, -3, 3)],
+)
+def test_differences_are_those_of_scipy(function: Any, low: float, high: float) -> None:
+    differentiate = pytest.importorskip("scipy.differentiate")
+    x = np.linspace(low, high, 40)
+    ((found, error, usable),) = slopes(lambda _, moved: [function(moved)], 0, x)
+    theirs = differentiate.derivative(function, x, initial_step=np.abs(x) / 16)
+    assert usable.all()
+    assert theirs.success.all()
+    tolerance = 1e-12 * np.maximum(np.abs(found), 1e-3 * np.max(np.abs(found)))
+    assert np.all(np.abs(found - theirs.df) <= 10 * (error + theirs.error) + tolerance)
+    assert np.all(error <= 1e-10 * np.max(np.abs(found)))
 
 
 def test_integers_and_bools_carry_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Derivatives that are a convention: ours and those of PyTorch and JAX, and the table of docs/derivatives.md."""
+"""Derivatives that are a convention: ours and those of PyTorch and JAX, and the table of docs/guides/derivatives.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from dualbcast import differentiable_broadcast, graph
 
-PAGE = Path(__file__).parents[2] / "docs" / "derivatives.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "derivatives.md"
 # The versions that the table says; what others do may differ.
 VERSIONS = {"torch": "2.13", "jax": "0.10"}
 INF, NAN = math.inf, math.nan

@@ -231,10 +231,9 @@ def test_machine_code_of_products(product: Any) -> None:
     assert f.inspect_asm("float64", "float64", product=product)
 
 
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("product", ["jvp", "vjp", "hvp", "hessian"])
 def test_products_compile_for_cuda(product: Any) -> None:
-    pytest.importorskip("numba_cuda", reason="compiling for CUDA needs numba-cuda")
-    pytest.importorskip("cuda.core", reason="compiling for CUDA needs cuda-core")
     wrt = ("c", "f", "i", "g")
     kernel = differentiable_broadcast(cell_update).explain(*["float32"] * 6, wrt=wrt, product=product, cc=(9, 0)).cuda
     assert kernel.image

@@ -20,7 +20,7 @@ from dualbcast.rules.table import RULES
 
 # The default run takes some ten seconds.
 FORMS_AT_A_TIME, POINTS_AT_A_TIME = 16, 200
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
 
 
 def shown(wrong: list[Wrong]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: the campaign; see docs/testing.md."""
+"""`python -m tests.fuzz`: the campaign; see docs/background/testing.md."""
 
 import sys
 from pathlib import Path

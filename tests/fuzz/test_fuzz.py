@@ -1,6 +1,6 @@
 """Random programs on the python and cpu backends against oracles; the generator itself; and what a failure looks like.
 
-`pytest tests/fuzz --fuzz 20000 -n 2` is a long run; docs/testing.md has the rest.
+`pytest tests/fuzz --fuzz 20000 -n 2` is a long run; docs/background/testing.md has the rest.
 """
 
 from __future__ import annotations

@@ -269,6 +269,6 @@ def test_the_real_example_reaches_the_loss_that_is_stated(tmp_path: Path) -> Non
     text, settings = hmlstm_lm.Text.of(hmlstm_lm.manual()), hmlstm_lm.Settings()
     state = hmlstm_lm.State.first(settings, text)
     state = hmlstm_lm.run(state, text, settings, 300, tmp_path / "c.npz", QUIET)
-    # docs/hmlstm.md: 2.51 of 4.92. Other versions of Python have other texts.
+    # docs/guides/hmlstm.md: 2.51 of 4.92. Other versions of Python have other texts.
     assert text.unigram > 4.5
     assert state.held_out[-1][1] < 2.8

@@ -189,7 +189,7 @@ def test_memory_is_read_in_place(kind: str) -> None:
     assert read_in_place(kind) == (kind != "list")
 
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "arrays.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "arrays.md"
 TABLE = re.compile(r"<!-- table -->\n(.*)<!-- end of table -->", re.DOTALL)
 BY_HAND = [
     "| `__cuda_array_interface__`, DLPack on a GPU | `cupy.ndarray` | yes | the device |",

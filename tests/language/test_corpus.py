@@ -7,7 +7,6 @@ in roundings of the dtype, relative to one more than its size.
 from __future__ import annotations
 
 import dis
-import importlib.util
 import inspect
 import sys
 from types import CodeType, FunctionType
@@ -186,7 +185,7 @@ def test_products_on_the_cpu(case: Case):
         np.testing.assert_allclose(function.jacobian(*args)[place], block, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("case", CORPUS[4::12], ids=lambda case: case.name)
 def test_compiles_for_cuda(case: Case):
     kernel = compiled(case, "cuda").explain(*arrays(case, "float32"), cc=(9, 0)).cuda

@@ -796,9 +796,9 @@ def test_an_unchanged_kernel_is_not_compiled_again(monkeypatch: pytest.MonkeyPat
 # --- CUDA, the table's page, the example ------------------------------------------------------------------------------
 
 
+@pytest.mark.cuda_compilers
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cuda_text_compiles_without_a_gpu(dtype: str) -> None:
-    pytest.importorskip("numba_cuda")
     add_bessel()
     f = differentiable_broadcast(lambda t, n: scipy.special.i0(t) * step(t) + product(t, dualbcast.stop_derivative(t)))
     ptx = f.inspect_ptx(dtype, dtype, cc=(9, 0))

@@ -274,6 +274,17 @@ def test_a_text_that_is_no_longer_what_would_run(tmp_path: Path) -> None:
         find_source(loaded.f)
 
 
+def test_a_cell_whose_statements_are_compiled_one_by_one() -> None:
+    """As by IPython. Python's code for a call of a module's function is another where it sees the import."""
+    text = "import math\ndef f(x):\n    return math.sin(x)\n"
+    filename = f"<ipython-input-source-{next(numbers)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    names: dict[str, Any] = {}
+    for statement in ast.parse(text).body:
+        exec(compile(ast.Module([statement], []), filename, "exec", dont_inherit=True), names)
+    assert text_of(names["f"]) == "def f(x):\n    return math.sin(x)"
+
+
 @pytest.mark.parametrize("text", ["def f(x:\n", "", "def g(x):\n    return x\n", "f = lambda x: x\n"])
 def test_a_file_that_was_edited_so_that_the_function_is_gone(tmp_path: Path, text: str) -> None:
     loaded = module(tmp_path / "edited.py", "def f(x):\n    return x * 2\n")
@@ -288,6 +299,50 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     linecache.checkcache(str(tmp_path / "lost.py"))
     with pytest.raises(CompileError, match="the source of f is not available"):
         find_source(loaded.f)
+
+
+CELLS = """import math
+# %%
+import cmath
+def f(x):
+    return math.sin(x) + len(np.shape(2 * x))
+# %%
+import numpy as np
+def g(x):
+    return np.sin(x) + math.cos(x) * cmath.pi
+import functools
+# %%
+def h(x):
+    return math.sin(np.cos(x)) + functools.reduce(max, (x, 2))
+"""
+
+
+def run_cells(path: Path, text: str) -> dict[str, Any]:
+    """The names of a file of which each cell was compiled by itself, as builders of galleries and some editors do."""
+    path.write_text(text)
+    names: dict[str, Any] = {"np": np}
+    lines = 0
+    for part in text.split("# %%\n"):
+        exec(compile("\n" * lines + part, str(path), "exec", dont_inherit=True), names)
+        lines += part.count("\n") + 1
+    return names
+
+
+def test_a_file_that_was_run_cell_by_cell(tmp_path: Path) -> None:
+    """A call such as `math.sin(x)` has other code if `math` was imported in another cell."""
+    names = run_cells(tmp_path / "cells.py", CELLS)
+    for name in "fgh":
+        assert text_of(names[name]).startswith(f"def {name}(x):\n")
+    found = differentiable_broadcast(backend="python")(names["g"])(np.array([1.5]))
+    assert found.tolist() == [np.sin(1.5) + np.cos(1.5) * np.pi]
+
+
+def test_a_cell_that_was_edited_since_it_was_run(tmp_path: Path) -> None:
+    names = run_cells(tmp_path / "cells.py", CELLS)
+    (tmp_path / "cells.py").write_text(CELLS.replace("math.sin", "math.cos").replace("np.sin", "np.tan"))
+    for name in "fgh":
+        with pytest.raises(CompileError, match="has changed since it was defined"):
+            find_source(names[name])
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])

@@ -1,4 +1,4 @@
-"""Where results are off by more than their bounds, by how much they may be, and why: docs/accuracy.md has the table."""
+"""Where results are off by more than their bounds, by how much, and why: docs/reference/accuracy.md has the table."""
 
 from __future__ import annotations
 

@@ -142,22 +142,23 @@ def test_the_printed_function_is_the_function(case: Case) -> None:
     assert dump(parse(dump(function))) == re.sub(r" *  # line \d+$", "", dump(function), flags=re.MULTILINE)
 
 
-def test_explain_shows_the_function_after_each_pass() -> None:
+@pytest.mark.parametrize(
+    ("named", "last"),
+    [({}, "name_variables"), pytest.param({"cc": (9, 0)}, "coarsen", marks=pytest.mark.cuda_compilers)],
+    ids=["cpu", "cuda"],
+)
+def test_explain_shows_the_function_after_each_pass(named: dict[str, Any], last: str) -> None:
     function = differentiable_broadcast(models.smooth_step)
     x = np.linspace(0, 1, 5)
-    plain = function.explain(x, 2.0)
+    plain = function.explain(x, 2.0, **named)
     assert plain.passes == ()
-    for named, last in ((), "name_variables"), ((("cc", (9, 0)),), "coarsen"):
-        if named:
-            pytest.importorskip("numba.cuda")
-        shown = function.explain(x, 2.0, passes=True, **dict(named))
-        names = [name for name, _ in shown.passes]
-        assert names[0] == "product" and names[-1] == last
-        assert shown.passes[0][1].startswith("function smooth_step(x: float, edge: float)\n")
-        assert str(shown).startswith(str(function.explain(x, 2.0, **dict(named))))
-        assert "\ndrop_custom_derivatives\nfunction smooth_step(" in str(shown) and "\nopen_text: no change" in str(
-            shown
-        )
+    shown = function.explain(x, 2.0, passes=True, **named)
+    names = [name for name, _ in shown.passes]
+    assert names[0] == "product" and names[-1] == last
+    assert shown.passes[0][1].startswith("function smooth_step(x: float, edge: float)\n")
+    assert str(shown).startswith(str(plain))
+    assert "\ndrop_custom_derivatives\nfunction smooth_step(" in str(shown)
+    assert "\nopen_text: no change" in str(shown)
 
 
 def test_the_interpreters_passes() -> None:

@@ -188,7 +188,7 @@ def test_the_remainder_corrects_every_quotient(places: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "least"), [("float64", 5.6e-309), ("float32", 2.95e-39)])
 def test_slopes_are_exact_for_all_divisors_with_a_reciprocal(dtype: Any, least: float) -> None:
-    """Below that the slope is that of a divisor of zero, as docs/language.md says."""
+    """Below that the slope is that of a divisor of zero, as docs/guides/language.md says."""
     f = differentiable_broadcast(lambda a, b: a / b)
     tiny = float(np.finfo(dtype).smallest_subnormal)
     a = np.array([0.0, 3 * tiny, 0.0, 1.0], dtype)
