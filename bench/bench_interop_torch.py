@@ -1,7 +1,7 @@
 """A recorded call on PyTorch's tensors and its backward pass: the HM-LSTM cell update, from 4 by 4 to 2048 by 2048.
 
-`pytest bench/bench_interop_torch.py --benchmark-only` times each system; `python bench/bench_interop_torch.py` lets them
-take turns and prints least times and ratios.
+`pytest bench/bench_interop_torch.py --benchmark-only` times each system, and `python bench/bench_interop_torch.py` lets
+them take turns and prints least times and ratios.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ _EITHER = Decision(False, "so little is computed that either way takes as long a
 
 def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
     """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
-    mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
+    mode: Any = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
     size = math.prod(shape)
     decision = decide_without_sizes(element, size, mode)
     if decision is not None:

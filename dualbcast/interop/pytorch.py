@@ -27,7 +27,7 @@ class TorchAdapter(Adapter):
         return value.dtype if isinstance(value, Symbol) else numpy_dtype(value, name)
 
     # No method in Python: it is called for every tensor of every call.
-    form = staticmethod(attrgetter("dtype"))
+    form = staticmethod(attrgetter("dtype"))  # type: ignore[assignment]
 
     def shape(self, values: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(torch.broadcast_shapes(*[tuple(getattr(value, "shape", ())) for value in values]))

@@ -31,9 +31,8 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
             return _dispatched(operation, values)
         prepared, requires_grad = operation.find(values)
     if (requires_grad and _is_recording()) or forward_ad._current_level >= 0:
-        outputs: tuple[Any, ...] = _apply(prepared, *values)
-        return outputs
-    return prepared.run(values)
+        return _apply(prepared, *values)  # type: ignore[no-any-return]
+    return prepared.run(values)  # type: ignore[no-any-return]
 
 
 def _is_special(value: Any) -> bool:
@@ -49,11 +48,11 @@ def _dispatched(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...
     return dispatched(operation, values)
 
 
-class Recorded(torch.autograd.Function):
+class Recorded(torch.autograd.Function):  # type: ignore[misc]
     """A call in PyTorch's autograd, outside the transforms of `torch.func`."""
 
     @staticmethod
-    def forward(ctx: Any, prepared: TensorCall, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def forward(ctx: Any, prepared: TensorCall, *values: Any) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         if forward_ad._current_level >= 0:
             ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
@@ -88,11 +87,11 @@ class Recorded(torch.autograd.Function):
 _apply: Any = super(torch.autograd.Function, Recorded).apply
 
 
-class Dispatched(torch.autograd.Function):
+class Dispatched(torch.autograd.Function):  # type: ignore[misc]
     """A call by PyTorch's dispatcher, in autograd."""
 
     @staticmethod
-    def forward(ctx: Any, operation: Operation, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def forward(ctx: Any, operation: Operation, *values: Any) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         with torch._C._AutoDispatchBelowAutograd():
             outputs = _dispatched(operation, values)
@@ -110,11 +109,11 @@ class Dispatched(torch.autograd.Function):
         return _tangents(ctx, tangents[1:])
 
 
-class Transformed(torch.autograd.Function):
+class Transformed(torch.autograd.Function):  # type: ignore[misc]
     """A call under transforms of `torch.func`, each of which takes it apart."""
 
     @staticmethod
-    def forward(operation: Operation, *values: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def forward(operation: Operation, *values: Any) -> tuple[Any, ...]:
         if any(isinstance(value, Tensor) and type(value) not in (Tensor, Parameter) for value in values):
             return _dispatched(operation, values)
         return _dispatched(operation, values) if _dispatch_modes() else operation.run(values)
@@ -135,7 +134,7 @@ class Transformed(torch.autograd.Function):
         return _tangents(ctx, tangents[1:])
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], operation: Operation, *values: Any) -> tuple[Any, Any]:  # type: ignore[override]
+    def vmap(info: Any, in_dims: tuple[Any, ...], operation: Operation, *values: Any) -> tuple[Any, Any]:
         batched, restore = batch(operation, values, in_dims[1:], info.batch_size)
         outputs = restore(call(operation, batched))
         return outputs, (0,) * len(outputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,13 +67,13 @@ def operation_of(key: str) -> Operation:
             "compile again."
         )
     method, *details = step.split(":")
-    wrt, *present = [tuple(map(int, detail.split(","))) for detail in details[:2]]
+    positions = [tuple(map(int, detail.split(","))) for detail in details[:2]]
     operation = operation_of(parent)
     if method == "tangent":
-        found = operation.tangent(wrt)
+        found = operation.tangent(positions[0])
     else:
         dtypes = tuple([numpy_dtype_of(name) for name in details[2].split(",")])
-        found = operation.pullback(wrt, *present, dtypes)
+        found = operation.pullback(positions[0], positions[1], dtypes)
     return _OPERATIONS.setdefault(key, found)
 
 
@@ -106,19 +107,34 @@ def _split(values: Sequence[Any]) -> tuple[str, list[Any], list[Any], list[Any]]
         elif kind is int or kind is bool:
             integers.append(number)
             kinds += "i" if kind is int else "b"
-        else:  # a number of NumPy's, or an array that a function has captured
+        elif isinstance(value, np.ndarray):
+            integers.append(_number_of(value))
+            kinds += "c"
+        else:  # a number of NumPy's
             tensors.append(tensor_of(np.asarray(value)))
             kinds += "t"
     return kinds, tensors, floats, integers
 
 
-def _joined(
-    kinds: str, tensors: Sequence[Any], floats: Sequence[Any], integers: Sequence[Any]
-) -> tuple[Any, ...]:
+def _joined(kinds: str, tensors: Sequence[Any], floats: Sequence[Any], integers: Sequence[Any]) -> tuple[Any, ...]:
     """The values that `_split` has split."""
     sources: dict[str, Iterator[Any]] = {"t": iter(tensors), "f": iter(floats), "i": iter(integers)}
-    sources["b"] = sources["i"]
-    return tuple([bool(next(sources[kind])) if kind == "b" else next(sources[kind]) for kind in kinds])
+    meanings: dict[str, Any] = {"b": bool, "c": lambda number: _CAPTURED[int(number)]}
+    return tuple([meanings[kind](next(sources["i"])) if kind in meanings else next(sources[kind]) for kind in kinds])
+
+
+# The arrays that functions have captured, by numbers in graphs: as a tensor, an array would be copied when a graph is
+# made. The numbers are random, since a graph on disk must not find another array in another process.
+_CAPTURED: dict[int, Any] = {}
+
+
+def _number_of(array: Any) -> int:
+    for number, other in _CAPTURED.items():
+        if other is array:
+            return number
+    number = secrets.randbits(62)
+    _CAPTURED[number] = array
+    return number
 
 
 def _run(key: str, *split: Any) -> list[Any]:
@@ -131,8 +147,8 @@ def _fake(key: str, *split: Any) -> list[Any]:
     operation, values = operation_of(key), _joined(*split)
     shape = _shape_of(values, operation.element.names)
     sums = operation.sums or (None,) * len(operation.kinds)
-    shapes = [shape if at is None else values[at].shape for at in sums]
-    return [split[1][0].new_empty(shape, dtype=kind) for shape, kind in zip(shapes, operation.kinds, strict=True)]
+    shapes = [values[at].shape if isinstance(at, int) else shape for at in sums]
+    return [split[1][0].new_empty(each, dtype=kind) for each, kind in zip(shapes, operation.kinds, strict=True)]
 
 
 def _shape_of(values: Sequence[Any], names: tuple[str, ...]) -> tuple[Any, ...]:

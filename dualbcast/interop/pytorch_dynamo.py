@@ -1,4 +1,4 @@
-"""Calls of a BroadcastFunction in a function that `torch.compile` traces. It is imported while TorchDynamo traces one."""
+"""Calls of a BroadcastFunction in what `torch.compile` traces. It is imported while TorchDynamo traces one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def call(function: BroadcastFunction, method: str, arguments: tuple[Any, ...], n
 def refuse() -> None:
     """Break the graph where a method does not return tensors alone. TorchDynamo traces this function."""
     graph_break(
-        msg="this method of a BroadcastFunction does not return tensors alone, as a graph of torch.compile has to. Call it "
-        "outside of the compiled function, or take jvp, value_and_vjp or torch.func.jacrev inside"
+        msg="this method of a BroadcastFunction does not return tensors alone, as a graph of torch.compile has to. "
+        "Call it outside of the compiled function, or take jvp, value_and_vjp or torch.func.jacrev inside"
     )
 
 
@@ -72,7 +72,7 @@ def _restored(value: Any) -> Any:
     return value
 
 
-@nonstrict_trace
+@nonstrict_trace  # type: ignore[untyped-decorator]
 def _traced(number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """The result for the function with this `id` under the key "", or the text of an error as a key.
 

@@ -28,7 +28,7 @@ def numpy_dtype(tensor: Any, name: str) -> DType:
     kind = tensor.dtype
     if tensor.layout is not torch.strided:
         raise ArgumentError(f"{name} is a tensor of layout {tensor.layout}. Pass {name}.to_dense()")
-    dtype = _NUMPY.get(kind)
+    dtype: DType | None = _NUMPY.get(kind)
     if dtype is None:
         hint = f"Pass {name}.to(torch.float32), or another of the float, integer and bool dtypes."
         if kind.is_complex:

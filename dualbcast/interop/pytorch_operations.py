@@ -16,19 +16,26 @@ import torch
 
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.lazy import contracted
-from dualbcast.interop.pytorch_memory import array_of, constant, device_of, numpy_dtype, on_stream, tensor_of, torch_dtype
-from dualbcast.program.element import Call, Element, run_call
-from dualbcast.runtime.arguments import DType, forms_of, host_addresses, on_host
-from dualbcast.runtime.buffer_pool import POOL
-from dualbcast.runtime.cpu.address_call import AddressCall
+from dualbcast.interop.pytorch_direct import Direct
+from dualbcast.interop.pytorch_memory import (
+    array_of,
+    constant,
+    device_of,
+    numpy_dtype,
+    on_stream,
+    tensor_of,
+    torch_dtype,
+)
+from dualbcast.program.element import Element, run_call
+from dualbcast.runtime.arguments import DType, forms_of
 from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import FastPath, Recent, is_pooled
+from dualbcast.runtime.launch_plan import FastPath, Recent
 
 # The outputs of a call, its Jacobian, and the tensors of that.
 WithJacobian = tuple[tuple[Any, ...], "Kept", list[Any]]
 # For an output of an operation: None, the position of the value to whose shape it is summed, or that shape.
 Sum = int | tuple[int, ...] | None
-Tensor, _empty_like, _data_ptr = torch.Tensor, torch.empty_like, torch.Tensor.data_ptr
+Tensor = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +142,11 @@ _MOST_GUARDS = 8
 
 
 def guards_of(values: Sequence[Any]) -> Any:
-    """Guards of TorchDynamo's, which check in one call of C++ what a key has: types, dtypes, devices, lengths, strides,
-    whether gradients are required, whether a tensor is negative or has no memory, and the modes of PyTorch's dispatcher.
-    It takes a sixth of the time that a key takes. None where this version of PyTorch has no such guards."""
+    """Guards of TorchDynamo's, which check in one call of C++ what a key has, in a sixth of the time.
+
+    They check types, dtypes, devices, lengths, strides, whether gradients are required, whether a tensor is negative or
+    has no memory, and the modes of PyTorch's dispatcher. None where this version of PyTorch has no such guards.
+    """
     try:
         guards = torch._C._dynamo.guards.TensorGuards(
             *values,
@@ -156,7 +165,19 @@ class TensorCall:
     value is a number, and `is_plain` whether besides that all outputs carry derivatives.
     """
 
-    __slots__ = ("_decisions", "_device", "_direct", "_shapes", "are_tensors", "guarded", "is_plain", "is_small", "operation", "pullbacks", "whole_pullbacks")
+    __slots__ = (
+        "_decisions",
+        "_device",
+        "_direct",
+        "_shapes",
+        "are_tensors",
+        "guarded",
+        "is_plain",
+        "is_small",
+        "operation",
+        "pullbacks",
+        "whole_pullbacks",
+    )
 
     def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
         element = operation.element
@@ -226,7 +247,7 @@ class TensorCall:
         if wrt not in self._decisions:
             call = element.prepare("value_and_jacobian", arrays, wrt)
             total, compute = call.plan.geometry.total, np.dtype(call.plan.operands.signature.compute)
-            known = [each if hasattr(each, "nbytes") else None for each in arrays]
+            known = [None if isinstance(each, np.generic | int | float) else each for each in arrays]
             mode = element.options.jacobian
             decision = checkpoint_policy.decide_by_sizes(element, wrt, known, total, compute, mode)
             # The kernel would store other dtypes.
@@ -243,7 +264,7 @@ class TensorCall:
         blocks = {(place[0], place[1]): block for place, block in results.blocks.items()}
         numbers = {place: block.constant if block.stored is None else None for place, block in blocks.items()}
         places = tuple([place for place, block in blocks.items() if block.stored is not None])
-        tensors = [tensor_of(outputs[blocks[place].stored]) for place in places]
+        tensors = [tensor_of(outputs[block.stored]) for block in blocks.values() if block.stored is not None]
         return tuple([tensor_of(y) for y in outputs[:count]]), Kept(numbers, places, element.label), tensors
 
     def _arrays(self, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -275,12 +296,12 @@ def _is_batched(value: Any) -> bool:
     return isinstance(value, Tensor) and torch._C._functorch.is_legacy_batchedtensor(value)
 
 
-def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[tuple[Any, ...], Any]:
+def batch(
+    operation: Operation, values: Sequence[Any], dims: Sequence[int | None], size: int
+) -> tuple[tuple[Any, ...], Any]:
     """The values with the batch as the first axis of what they broadcast to, and what makes the outputs of a call with
     these those of the batch. A batch is one more axis to broadcast over."""
-    ranks = [
-        getattr(value, "ndim", 0) - (dim is not None) for value, dim in zip(values, dims, strict=True)
-    ]
+    ranks = [getattr(value, "ndim", 0) - (dim is not None) for value, dim in zip(values, dims, strict=True)]
     rank = max(ranks)
     summed = {at for at in operation.sums or () if isinstance(at, int)}
     batched = []
@@ -294,7 +315,8 @@ def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None
             continue
         batched.append(value[(slice(None), *[None] * (rank - ranks[at]))])
     shapes = [
-        None if at is None else (size, *batched[at].shape[1 + rank - ranks[at] :]) for at in operation.sums or ()
+        (size, *batched[at].shape[1 + rank - ranks[at] :]) if isinstance(at, int) else None
+        for at in operation.sums or ()
     ]
 
     def restore(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -303,74 +325,6 @@ def batch(operation: Operation, values: Sequence[Any], dims: Sequence[int | None
         return tuple([y if shape is None else y.reshape(shape) for y, shape in zip(outputs, shapes, strict=True)])
 
     return tuple(batched), restore
-
-
-class Direct:
-    """The way from tensors on a CPU to a kernel by their addresses: no array is made around them."""
-
-    __slots__ = ("_call", "_dtypes", "_memory", "_names", "_numbers", "_signature", "_templates")
-
-    @staticmethod
-    def suits(call: Call, values: Sequence[Any], shapes: Shapes) -> bool:
-        """Whether the kernel of a call reads all values in place, and writes the outputs as they are returned."""
-        spec, planned, geometry = call.spec, call.plan, call.plan.geometry
-        numbers = planned.operands.numbers
-        read = [array for at, array in enumerate(planned.operands.arrays) if at not in numbers]
-        blocks = spec.product.blocks.values()
-        return bool(
-            call.backend() == "cpu"
-            and spec.limit is None
-            and geometry.total
-            and geometry.split is None
-            and geometry.packing is None
-            and all(block.stored == at for at, block in enumerate(blocks))
-            and {None, geometry.shape}.issuperset(shapes or ())
-            and not any(isinstance(value, Tensor) and value.is_neg() for value in values)
-            and all(pointer_of(value) == array.ctypes.data for value, array in zip(_arrays_of(values), read, strict=True))
-        )
-
-    def __init__(self, call: Call, values: Sequence[Any], kinds: Sequence[torch.dtype]) -> None:
-        operands, geometry = call.plan.operands, call.plan.geometry
-        itemsizes = tuple([array.itemsize for array in operands.arrays])
-        self._call = AddressCall(call.cpu_kernel(), geometry, itemsizes, len(kinds))
-        self._names, self._signature = operands.names, operands.signature
-        self._numbers = tuple([at for at, value in enumerate(values) if not isinstance(value, Tensor)])
-        self._memory, self._dtypes = geometry.memory, call.plan.dtypes
-        # Outputs for which the pool has memory are made anew each time; None says so. The others are made from tensors
-        # of the same strides, which takes half the time that it takes from a shape.
-        self._templates: list[Any] | None = None
-        if not is_pooled(geometry, len(kinds)):
-            lengths, axes = self._memory
-            templates = [torch.empty(lengths, dtype=kind, device="cpu") for kind in kinds]
-            self._templates = [each if axes is None else each.permute(axes) for each in templates]
-
-    def run(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The outputs; None where the kernel cannot read a value in place, and has not run."""
-        outputs = self._pooled() if self._templates is None else tuple(map(_empty_like, self._templates))
-        if self._numbers:
-            given = list(values)
-            for at in self._numbers:
-                given[at] = on_host(values[at], self._signature.tokens[at], self._signature, self._names[at])
-            addresses = [*map(pointer_of, given), *map(_data_ptr, outputs)]
-        else:
-            addresses = [*map(_data_ptr, values), *map(_data_ptr, outputs)]
-        return outputs if self._call.run(addresses) else None
-
-    def _pooled(self) -> tuple[Any, ...]:
-        """Outputs with memory of the pool, since fresh memory takes longer than many kernels."""
-        lengths, axes = self._memory
-        outputs = [tensor_of(array) for array in POOL.empties(lengths, self._dtypes)]
-        return tuple(outputs if axes is None else [y.permute(axes) for y in outputs])
-
-
-def _arrays_of(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, Tensor | np.ndarray)]
-
-
-def pointer_of(array: Any) -> int:
-    """The address of a tensor's elements, or of those of an array of NumPy's."""
-    address: int = array.data_ptr() if isinstance(array, Tensor) else host_addresses((array,))[0]
-    return address
 
 
 class Kept(NamedTuple):

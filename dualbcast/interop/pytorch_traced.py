@@ -43,4 +43,4 @@ for _method, _in_its_place in (
     (BroadcastFunction.value_and_vjp, _value_and_vjp),
     (Dispatch.find, _find),
 ):
-    _method._torchdynamo_inline = _in_its_place  # type: ignore[attr-defined]
+    setattr(_method, "_torchdynamo_inline", _in_its_place)  # noqa: B010 (types know no such attribute)

@@ -19,6 +19,7 @@ from dualbcast.errors import ArgumentError, DTypeError, IterationError, ShapeErr
 from dualbcast.special import sigmoid
 
 torch = pytest.importorskip("torch")
+from torch.autograd import forward_ad  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -256,6 +257,22 @@ def test_the_jacobian_is_kept_where_the_policy_says_so() -> None:
     assert saved == [2, 1]
 
 
+def test_numbers_of_numpys_do_not_count_in_the_policy() -> None:
+    @differentiable_broadcast
+    def costly(factor, x):
+        for _ in range(20):
+            x = math.sin(x) * factor
+        return x
+
+    x = random(100, 100, requires_grad=True)
+    for factor in (np.float64(1.5), 1.5):
+        (dx,) = torch.autograd.grad(costly(factor, x).sum(), x)
+        y = x
+        for _ in range(20):
+            y = torch.sin(y) * 1.5
+        torch.testing.assert_close(dx, torch.autograd.grad(y.sum(), x)[0])
+
+
 def test_changes_in_place_are_seen() -> None:
     for shape in ((3,), (400, 500)):
         x = random(*shape, requires_grad=True)
@@ -371,7 +388,7 @@ def test_products_are_tensors_that_can_be_differentiated() -> None:
         return x**3 * math.sin(y)
 
     x, y = random(3, 1, requires_grad=True), random(4, requires_grad=True)
-    value, J = f.value_and_jacobian(x, y)
+    value, J = f.value_and_jacobian(x, y)  # noqa: N806
     assert torch.equal(value, f(x, y))
     torch.testing.assert_close(J["x"], 3 * x**2 * torch.sin(y))
     torch.testing.assert_close(
@@ -440,12 +457,10 @@ def test_integer_outputs_under_transforms() -> None:
 
 
 def test_forward_mode_without_transforms() -> None:
-    import torch.autograd.forward_ad as fwAD
-
     x, tangent = random(300, 400), random(300, 400)
-    with fwAD.dual_level():
-        out = fwAD.unpack_dual(swish_or_line(fwAD.make_dual(x, tangent), 0.5))
-        theirs = fwAD.unpack_dual(where_form(fwAD.make_dual(x, tangent), 0.5))
+    with forward_ad.dual_level():
+        out = forward_ad.unpack_dual(swish_or_line(forward_ad.make_dual(x, tangent), 0.5))
+        theirs = forward_ad.unpack_dual(where_form(forward_ad.make_dual(x, tangent), 0.5))
     torch.testing.assert_close(out.tangent, theirs.tangent)
 
 

@@ -63,7 +63,11 @@ def test_gradgradcheck(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         assert gradgradcheck(
-            flat(case), tensors(case, KINKS_OF_SLOPES.get(case.name, ())), check_fwd_over_rev=True, check_rev_over_rev=True, check_batched_grad=True
+            flat(case),
+            tensors(case, KINKS_OF_SLOPES.get(case.name, ())),
+            check_fwd_over_rev=True,
+            check_rev_over_rev=True,
+            check_batched_grad=True,
         )
 
 

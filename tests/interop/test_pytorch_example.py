@@ -1,4 +1,4 @@
-"""The modules of docs/examples/torch_modules.py: their gradients are those of a reference in PyTorch, and they learn."""
+"""The modules of docs/examples/torch_modules.py: gradients like those of a reference in PyTorch, and they learn."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_the_loss_falls() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.slow
 def test_the_model_is_compiled_without_a_graph_break() -> None:
     model, data = torch_modules.Model(5, 8), torch_modules.sequences(6, 4, 5)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
