@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from dualbcast.interop.pytorch_memory import numpy_dtype
 from dualbcast.interop.pytorch_operations import Kept, Operation, Symbol, TensorCall, batch
+from dualbcast.interop.pytorch_operator import dispatched, joined, library, operation_of
 
 Tensor, Parameter = torch.Tensor, torch.nn.Parameter
 _is_transforming = torch._C._are_functorch_transforms_active
@@ -28,7 +29,7 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if _is_transforming():
             return _tuple(Transformed.apply(operation, *values))
         if _dispatch_modes() or _tracing_state() is not None or any(map(_is_special, values)):
-            return _dispatched(operation, values)
+            return dispatched(operation, values)
         prepared, requires_grad = operation.find(values)
     if (requires_grad and _is_recording()) or forward_ad._current_level >= 0:
         return _apply(prepared, *values)  # type: ignore[no-any-return]
@@ -39,13 +40,6 @@ def _is_special(value: Any) -> bool:
     """Whether a value is of a subclass of tensors, with a meaning of its own."""
     kind = type(value)
     return kind is not Tensor and kind is not Parameter and isinstance(value, Tensor | Symbol)
-
-
-def _dispatched(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The outputs by PyTorch's dispatcher: for subclasses of tensors, and where PyTorch traces or compiles."""
-    from dualbcast.interop.pytorch_compile import dispatched
-
-    return dispatched(operation, values)
 
 
 class Recorded(torch.autograd.Function):  # type: ignore[misc]
@@ -94,7 +88,7 @@ class Dispatched(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, operation: Operation, *values: Any) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         with torch._C._AutoDispatchBelowAutograd():
-            outputs = _dispatched(operation, values)
+            outputs = dispatched(operation, values)
         _save(ctx, None, operation, values, outputs)
         if forward_ad._current_level >= 0:
             ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
@@ -115,8 +109,8 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(operation: Operation, *values: Any) -> tuple[Any, ...]:
         if any(isinstance(value, Tensor) and type(value) not in (Tensor, Parameter) for value in values):
-            return _dispatched(operation, values)
-        return _dispatched(operation, values) if _dispatch_modes() else operation.run(values)
+            return dispatched(operation, values)
+        return dispatched(operation, values) if _dispatch_modes() else operation.run(values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
@@ -214,3 +208,26 @@ def _tangents(ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
 
 def _tuple(outputs: Any) -> tuple[Any, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+# --- the operator -----------------------------------------------------------------------------------------------------
+
+
+def _recorded(key: str, *parts: Any) -> list[Any]:
+    """The operator as autograd records it."""
+    apply: Any = super(torch.autograd.Function, Dispatched).apply
+    return list(apply(operation_of(key), *joined(*parts)))
+
+
+def _batched(info: Any, in_dims: tuple[Any, ...], key: str, *parts: Any) -> tuple[list[Any], list[int]]:
+    """The operator on a batch, for `torch.vmap`."""
+    operation, values = operation_of(key), joined(*parts)
+    kinds, dims = parts[0], iter(in_dims[2])
+    of_values = [next(dims) if kind == "t" else None for kind in kinds]
+    batched, restore = batch(operation, values, of_values, info.batch_size)
+    outputs = restore(dispatched(operation, batched))
+    return list(outputs), [0] * len(outputs)
+
+
+library.impl("apply", _recorded, "Autograd")
+torch.library.register_vmap("dualbcast::apply", _batched, lib=library)

@@ -10,7 +10,6 @@ from torch._dynamo import graph_break, nonstrict_trace, trace_rules
 
 from dualbcast.api.function import FUNCTIONS, BroadcastFunction
 from dualbcast.errors import DualbcastError
-from dualbcast.interop import pytorch_traced
 from dualbcast.interop.pytorch_operations import Symbol
 
 _SYMBOLS = {torch.SymFloat: float, torch.SymInt: int}
@@ -39,9 +38,8 @@ def _skip_all_else() -> None:
     """Have TorchDynamo trace no function of this package but those that stand in place of others."""
     root = Path(__file__).parents[1]
     for path in root.rglob("*.py"):
-        name = ".".join([root.name, *path.relative_to(root).with_suffix("").parts])
-        if path.name != "__init__.py" and name not in (__name__, pytorch_traced.__name__):
-            trace_rules.add(name)
+        if path.stem not in ("__init__", "pytorch_dynamo", "pytorch_traced"):
+            trace_rules.add(".".join([root.name, *path.relative_to(root).with_suffix("").parts]))
 
 
 _skip_all_else()

@@ -197,14 +197,14 @@ def test_captured_arrays_are_in_the_graph() -> None:
 
 
 def test_the_operator_is_registered_as_pytorch_wants_it() -> None:
-    from dualbcast.interop.pytorch_compile import _split, key_of
     from dualbcast.interop.pytorch_operations import operation
+    from dualbcast.interop.pytorch_operator import key_of, split
 
     x, slope = random(3, 1), random(4)
     specialisation, values = gate._dispatch.find((x, slope), {"scale": 2.0}, None)
     key = key_of(operation(specialisation.element, specialisation.dtypes))
-    torch.library.opcheck(torch.ops.dualbcast.apply.default, (key, *_split(values)))
-    out = torch.ops.dualbcast.apply(key, *_split(values))[0]
+    torch.library.opcheck(torch.ops.dualbcast.apply.default, (key, *split(values)))
+    out = torch.ops.dualbcast.apply(key, *split(values))[0]
     for ours, theirs in zip(
         torch.autograd.grad(out.sum(), (x, slope)),
         torch.autograd.grad(gate(x, slope, 2.0).sum(), (x, slope)),

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from dualbcast.errors import BackendError
-from dualbcast.interop.pytorch_autograd import Dispatched
 from dualbcast.interop.pytorch_memory import numpy_dtype_of, tensor_of
-from dualbcast.interop.pytorch_operations import Operation, Symbol, batch
+from dualbcast.interop.pytorch_operations import Operation, Symbol
 from dualbcast.program import products
 from dualbcast.runtime.iteration_space import result_shape
 
@@ -79,8 +78,8 @@ def operation_of(key: str) -> Operation:
 
 # --- the operator -----------------------------------------------------------------------------------------------------
 
-_library = torch.library.Library("dualbcast", "FRAGMENT")
-_library.define(
+library = torch.library.Library("dualbcast", "FRAGMENT")
+library.define(
     "apply(str key, str kinds, Tensor[] tensors, float[] floats, SymInt[] integers) -> Tensor[]",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -89,10 +88,10 @@ _library.define(
 def dispatched(operation: Operation, values: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of an operation by the operator."""
     _shape_of(values, operation.element.names)
-    return tuple(torch.ops.dualbcast.apply(key_of(operation), *_split(values)))
+    return tuple(torch.ops.dualbcast.apply(key_of(operation), *split(values)))
 
 
-def _split(values: Sequence[Any]) -> tuple[str, list[Any], list[Any], list[Any]]:
+def split(values: Sequence[Any]) -> tuple[str, list[Any], list[Any], list[Any]]:
     """The kinds of the values, one letter each, and the tensors, floats and integers among them."""
     kinds, tensors, floats, integers = "", list[Any](), list[Any](), list[Any]()
     for value in values:
@@ -116,8 +115,8 @@ def _split(values: Sequence[Any]) -> tuple[str, list[Any], list[Any], list[Any]]
     return kinds, tensors, floats, integers
 
 
-def _joined(kinds: str, tensors: Sequence[Any], floats: Sequence[Any], integers: Sequence[Any]) -> tuple[Any, ...]:
-    """The values that `_split` has split."""
+def joined(kinds: str, tensors: Sequence[Any], floats: Sequence[Any], integers: Sequence[Any]) -> tuple[Any, ...]:
+    """The values that `split` has split."""
     sources: dict[str, Iterator[Any]] = {"t": iter(tensors), "f": iter(floats), "i": iter(integers)}
     meanings: dict[str, Any] = {"b": bool, "c": lambda number: _CAPTURED[int(number)]}
     return tuple([meanings[kind](next(sources["i"])) if kind in meanings else next(sources[kind]) for kind in kinds])
@@ -139,12 +138,12 @@ def _number_of(array: Any) -> int:
 
 def _run(key: str, *split: Any) -> list[Any]:
     """The operator on tensors with memory. PyTorch's compiler wants to know the strides before it runs."""
-    return [y.contiguous() for y in operation_of(key).run(_joined(*split))]
+    return [y.contiguous() for y in operation_of(key).run(joined(*split))]
 
 
 def _fake(key: str, *split: Any) -> list[Any]:
     """The shapes and dtypes of the outputs, for tensors without memory."""
-    operation, values = operation_of(key), _joined(*split)
+    operation, values = operation_of(key), joined(*split)
     shape = _shape_of(values, operation.element.names)
     sums = operation.sums or (None,) * len(operation.kinds)
     shapes = [values[at].shape if isinstance(at, int) else shape for at in sums]
@@ -160,24 +159,6 @@ def _shape_of(values: Sequence[Any], names: tuple[str, ...]) -> tuple[Any, ...]:
         return result_shape(tuple([(shape, (), np.dtype(float)) for shape in shapes]), names)
 
 
-def _recorded(key: str, *split: Any) -> list[Any]:
-    """The operator as autograd records it."""
-    apply: Any = super(torch.autograd.Function, Dispatched).apply
-    return list(apply(operation_of(key), *_joined(*split)))
-
-
-def _batched(info: Any, in_dims: tuple[Any, ...], key: str, *split: Any) -> tuple[list[Any], list[int]]:
-    """The operator on a batch, for `torch.vmap`."""
-    operation, values = operation_of(key), _joined(*split)
-    kinds, dims = split[0], iter(in_dims[2])
-    of_values = [next(dims) if kind == "t" else None for kind in kinds]
-    batched, restore = batch(operation, values, of_values, info.batch_size)
-    outputs = restore(dispatched(operation, batched))
-    return list(outputs), [0] * len(outputs)
-
-
-_library.impl("apply", _run, "CPU")
-_library.impl("apply", _run, "CUDA")
-_library.impl("apply", _recorded, "Autograd")
-torch.library.register_fake("dualbcast::apply", _fake, lib=_library)
-torch.library.register_vmap("dualbcast::apply", _batched, lib=_library)
+library.impl("apply", _run, "CPU")
+library.impl("apply", _run, "CUDA")
+torch.library.register_fake("dualbcast::apply", _fake, lib=library)
