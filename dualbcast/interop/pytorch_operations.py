@@ -191,7 +191,7 @@ class TensorCall:
         self._shapes: Shapes = None
         if operation.sums is not None:
             sums = operation.sums
-            self._shapes = tuple([tuple(values[each].shape) if isinstance(each, int) else each for each in sums])
+            self._shapes = tuple([np.shape(values[each]) if isinstance(each, int) else each for each in sums])
         with on_stream(self._device):
             call = element.prepare("parts", self._arrays(values), (), operation.dtypes, self._shapes)
             is_direct = self._device.type == "cpu" and Direct.suits(call, values, self._shapes)
@@ -292,6 +292,10 @@ class BatchedCall:
         return tuple([torch._add_batch_dim(y, 0, level) for y in restore(self.operation.run(batched))])
 
 
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
 def _is_batched(value: Any) -> bool:
     return isinstance(value, Tensor) and torch._C._functorch.is_legacy_batchedtensor(value)
 
@@ -303,21 +307,22 @@ def batch(
     these those of the batch. A batch is one more axis to broadcast over."""
     ranks = [getattr(value, "ndim", 0) - (dim is not None) for value, dim in zip(values, dims, strict=True)]
     rank = max(ranks)
-    summed = {at for at in operation.sums or () if isinstance(at, int)}
+    sums = operation.sums or ()
+    summed = {at for at in sums if isinstance(at, int)}
     batched = []
     for at, (value, dim) in enumerate(zip(values, dims, strict=True)):
         if dim is not None:
             value = value.movedim(dim, 0)
         elif at in summed:
+            if not isinstance(value, Tensor):  # a number, whose cotangent is one number for each member of the batch
+                kind, beside = operation.kinds[sums.index(at)], next(filter(_is_tensor, values))
+                value = beside.new_full((), value, dtype=kind)
             value = value.expand(size, *value.shape)
         else:
             batched.append(value)
             continue
         batched.append(value[(slice(None), *[None] * (rank - ranks[at]))])
-    shapes = [
-        (size, *batched[at].shape[1 + rank - ranks[at] :]) if isinstance(at, int) else None
-        for at in operation.sums or ()
-    ]
+    shapes = [(size, *batched[at].shape[1 + rank - ranks[at] :]) if isinstance(at, int) else None for at in sums]
 
     def restore(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         if not shapes:

@@ -146,7 +146,7 @@ def _fake(key: str, *split: Any) -> list[Any]:
     operation, values = operation_of(key), joined(*split)
     shape = _shape_of(values, operation.element.names)
     sums = operation.sums or (None,) * len(operation.kinds)
-    shapes = [values[at].shape if isinstance(at, int) else shape for at in sums]
+    shapes = [np.shape(values[at]) if isinstance(at, int) else shape for at in sums]
     return [split[1][0].new_empty(each, dtype=kind) for each, kind in zip(shapes, operation.kinds, strict=True)]
 
 

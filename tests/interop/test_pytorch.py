@@ -406,6 +406,54 @@ def test_products_are_tensors_that_can_be_differentiated() -> None:
     torch.testing.assert_close(J.pullback(cotangent), pullback(cotangent))
 
 
+def test_every_product_gives_the_numbers_of_arrays() -> None:
+    @differentiable_broadcast
+    def f(x, y):
+        return x * y * y if x > 0 else y, x * 3.0
+
+    host = RNG.standard_normal((2, 3)), RNG.standard_normal(3)
+    x, y = (torch.from_numpy(each) for each in host)
+    (value, jacobian), hessian = f.value_and_jacobian(x, y), f.hessian(x, y)
+    plain, plain_hessian = f.jacobian(*host), f.hessian(*host)
+    for output in range(2):
+        same(value[output], f(*host)[output])
+        for at in ("x", "y"):
+            same(jacobian[output, at], plain[output, at])
+            same(f.jacobian(x, y)[output, at], plain[output, at])
+            same(f.partial(at)(x, y)[output], f.partial(at)(*host)[output])
+            same(hessian[output, at, "y"], plain_hessian[output, at, "y"])
+            same(f.value_jacobian_and_hessian(x, y)[2][output, "x", at], plain_hessian[output, "x", at])
+        same(jacobian.stacked(output), plain.stacked(output))
+        same(f.hvp((x, y), (1.0, 2.0), wrt="x")[output, "x"], f.hvp(host, (1.0, 2.0), wrt="x")[output, "x"])
+    cotangents = np.ones((2, 3)), np.arange(6.0).reshape(2, 3)
+    expected = f.vjp(*host)[1](*cotangents)
+    for bars in (cotangents, tuple(map(torch.from_numpy, cotangents))):
+        for found, again, each in zip(f.vjp(x, y)[1](*bars), f.value_and_vjp((x, y), bars)[1], expected, strict=True):
+            same(found, each)
+            same(again, each)
+    pulled = jacobian.pullback(*map(torch.from_numpy, cotangents))
+    np.testing.assert_allclose(pulled[1], expected[1])
+    pushed = jacobian.pushforward(torch.ones(2, 3), 1.0)[0]
+    np.testing.assert_allclose(pushed, plain.pushforward(np.ones((2, 3)), 1.0)[0])
+    ones = torch.ones(2, 3, dtype=torch.float64)
+    assert float(f.vjp(x, 2.0)[1](ones, ones)[1]) == pytest.approx(
+        float(f.vjp(host[0], 2.0)[1](plain[0, 0] * 0 + 1, plain[0, 0] * 0 + 1)[1])
+    )
+    assert f.explain(x, y).bytes_read == f.explain(*host).bytes_read
+
+
+def test_other_backends_and_options() -> None:
+    x = random(3, 4, requires_grad=True)
+    for options in ({"backend": "python"}, {"fastmath": True}, {"static": "power"}):
+
+        @differentiable_broadcast(**options)
+        def f(x, power=3):
+            return math.sin(x) ** power
+
+        torch.testing.assert_close(f(x, power=3), torch.sin(x) ** 3)
+        torch.testing.assert_close(gradients(f, x), gradients(lambda x: torch.sin(x) ** 3, x))
+
+
 def test_transforms_of_torch_func() -> None:
     x, y = random(3, 4), random(4)
 
@@ -446,6 +494,16 @@ def test_batches_broadcast(in_dims: Any) -> None:
         alone = [x if dim is None else x.select(dim, k) for x, dim in zip(args, in_dims, strict=True)]
         for ours, theirs in zip(batched, grads(*alone), strict=True):
             torch.testing.assert_close(ours[k], theirs)
+
+
+def test_a_number_gets_a_cotangent_for_each_member_of_a_batch() -> None:
+    x = random(5, 3)
+
+    def slope(x: Any) -> Any:
+        return product.vjp(x, 2.0)[1](torch.ones(3, dtype=torch.float64))[1]
+
+    torch.testing.assert_close(torch.func.vmap(slope)(x), x.sum(-1))
+    torch.testing.assert_close(torch.stack([slope(each) for each in x]), x.sum(-1))
 
 
 def test_integer_outputs_under_transforms() -> None:
