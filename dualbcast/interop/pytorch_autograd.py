@@ -47,14 +47,15 @@ class Recorded(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, prepared: TensorCall, *values: Any) -> tuple[Any, ...]:
-        ctx.set_materialize_grads(False)
-        if forward_ad._current_level >= 0:
-            ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
-        if prepared.is_plain:
-            # What `_save` does, in half the time.
+        is_dual = forward_ad._current_level >= 0
+        if prepared.is_plain and not is_dual:
+            # What `_save` does, in half the time. The cotangent of a single output is never None.
             ctx.save_for_backward(*values)
             ctx.state = prepared, prepared.operation, None, None
             return prepared.run(values)
+        ctx.set_materialize_grads(False)
+        if is_dual:
+            ctx.save_for_forward(*[value for value in values if isinstance(value, Tensor)])
         both = None
         if not prepared.is_small:
             wrt = tuple([at for at, is_needed in enumerate(ctx.needs_input_grad[1:]) if is_needed])
@@ -67,9 +68,11 @@ class Recorded(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
         prepared, _, others, _ = ctx.state
         if others is None and len(cotangents) == 1 and cotangents[0] is not None:
-            pullback = prepared.whole_pullbacks.get(ctx.needs_input_grad)
-            if pullback is not None:
-                return None, *call(pullback, (*ctx.saved_tensors, *cotangents))
+            known = prepared.pullbacks.get(ctx.needs_input_grad)
+            if known is not None:
+                pullback, gaps = known
+                results = call(pullback, (*ctx.saved_tensors, *cotangents))
+                return (None, *results) if gaps is None else _spread(results, gaps)
         return _cotangents(ctx, cotangents)
 
     @staticmethod
@@ -171,28 +174,24 @@ def _cotangents(ctx: Any, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
     if others is not None:
         values, blocks = _values(values, others)
     present = tuple([at for at, cotangent in enumerate(cotangents) if cotangent is not None])
-    known = None if prepared is None else prepared.pullbacks.get((needed, present))
-    if known is None:
-        wrt = tuple([at for at, is_needed in enumerate(needed[1:]) if is_needed])
-        if not present or not wrt:
-            return (None,) * len(needed)
-        known = op.pullback(wrt, present, tuple([numpy_dtype(values[at], "an argument") for at in wrt])), wrt
-        if prepared is not None:
-            prepared.pullbacks[needed, present] = known
-            if len(present) == len(cotangents) == 1 and len(wrt) == len(needed) - 1:
-                prepared.whole_pullbacks[needed] = known[0]
-    pullback, wrt = known
+    wrt = tuple([at for at, is_needed in enumerate(needed[1:]) if is_needed])
+    if not present or not wrt:
+        return (None,) * len(needed)
     given = cotangents if len(present) == len(cotangents) else [cotangents[at] for at in present]
     if kept is not None and not _is_recording():
         results = kept.pull(values, blocks, given, wrt, present)
     else:
+        pullback = op.pullback(wrt, present, tuple([numpy_dtype(values[at], "an argument") for at in wrt]))
         results = call(pullback, (*values, *given))
-    if len(wrt) == len(needed) - 1:
-        return None, *results
-    found: list[Any] = [None] * len(needed)
-    for at, result in zip(wrt, results, strict=True):
-        found[1 + at] = result
-    return tuple(found)
+        if prepared is not None and len(cotangents) == 1:
+            prepared.pullbacks[needed] = pullback, None if all(needed[1:]) else needed
+    return _spread(results, needed)
+
+
+def _spread(results: Sequence[Any], needed: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The results in the places that are needed, and None in the others."""
+    remaining = iter(results)
+    return tuple([next(remaining) if is_needed else None for is_needed in needed])
 
 
 def _tangents(ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:

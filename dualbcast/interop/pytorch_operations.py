@@ -162,7 +162,7 @@ class TensorCall:
     """What calls of an operation on values of the same forms have in common.
 
     `is_small` says whether the values are so few that a kept Jacobian is not worth a question, `are_tensors` whether no
-    value is a number, and `is_plain` whether besides that all outputs carry derivatives.
+    value is a number, and `is_plain` whether besides there is one output, which carries derivatives.
     """
 
     __slots__ = (
@@ -176,7 +176,6 @@ class TensorCall:
         "is_small",
         "operation",
         "pullbacks",
-        "whole_pullbacks",
     )
 
     def __init__(self, operation: Operation, values: Sequence[Any]) -> None:
@@ -184,10 +183,9 @@ class TensorCall:
         self.operation, self._device = operation, device_of(values, element.names)
         self._check(values)
         self.are_tensors, self.guarded = all(isinstance(value, Tensor) for value in values), 0
-        # By which values and outputs have cotangents, the operation for these, and the positions of its results; and by
-        # which values have them, that of one output, if they all have.
-        self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
-        self.whole_pullbacks: dict[Any, Operation] = {}
+        # For calls with one output, by which arguments of `forward` need cotangents: the operation for these, and that
+        # again if it is not all of them.
+        self.pullbacks: dict[Any, tuple[Operation, tuple[bool, ...] | None]] = {}
         self._shapes: Shapes = None
         if operation.sums is not None:
             sums = operation.sums
@@ -198,7 +196,9 @@ class TensorCall:
             self._direct = Direct(call, values, operation.kinds) if is_direct else None
         total, mode = call.plan.geometry.total, element.options.jacobian
         self.is_small = total == 0 or checkpoint_policy.decide_without_sizes(element, total, mode) is not None
-        self.is_plain = self.is_small and self.are_tensors and not operation.undifferentiable
+        self.is_plain = (
+            self.is_small and self.are_tensors and not operation.undifferentiable and len(operation.kinds) == 1
+        )
         # Whether the Jacobian is kept, by the positions of the values to differentiate in.
         self._decisions: dict[tuple[int, ...], bool] = {}
 
@@ -278,8 +278,7 @@ class BatchedCall:
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
-        self.pullbacks: dict[Any, tuple[Operation, tuple[int, ...]]] = {}
-        self.whole_pullbacks: dict[Any, Operation] = {}
+        self.pullbacks: dict[Any, tuple[Operation, tuple[bool, ...] | None]] = {}
 
     def run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs, which are batches as well."""
