@@ -25,6 +25,8 @@ _MODULES = {
 
 # By the exact type of an argument; None for types that no adapter is for.
 ADAPTERS: dict[type, Adapter | None] = {}
+# By the exact type of an argument, the `form` of its adapter, if there is one.
+FORMS: dict[type, Callable[[Any], Hashable]] = {}
 # In the order of registration; a type's own adapter is that of the first of its bases that is here.
 _REGISTERED: dict[type, Adapter] = {}
 
@@ -105,6 +107,7 @@ def register(adapter: Adapter, *types: type) -> None:
     """Have an adapter make the calls on arrays of these types, and of types derived from them."""
     _REGISTERED.update(dict.fromkeys(types, adapter))
     ADAPTERS.clear()
+    FORMS.clear()
 
 
 def adapter_for(value: Any) -> Adapter | None:
@@ -120,6 +123,8 @@ def adapter_for(value: Any) -> Adapter | None:
             import_module(module)
     adapter = next((_REGISTERED[base] for base in bases if base in _REGISTERED), None)
     ADAPTERS[kind] = adapter
+    if adapter is not None:
+        FORMS[kind] = adapter.form
     return adapter
 
 

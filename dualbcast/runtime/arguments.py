@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from dualbcast.adapters import ADAPTERS, adapter_for
+from dualbcast.adapters import FORMS, adapter_for
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, instead, is_variable, refused_variable
 
@@ -291,7 +291,9 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
             key += x.strides
             key.append(x.dtype)
         else:
-            key.append(_other_form(x))
+            kind = type(x)
+            form = FORMS.get(kind)
+            key.append(_other_form(x) if form is None else (kind, form(x)))
     return tuple(key)
 
 
@@ -300,9 +302,6 @@ def _other_form(value: Any) -> tuple[Any, ...]:
     number = _NUMBERS.get(kind)
     if number is not None:
         return number
-    adapter = ADAPTERS.get(kind)
-    if adapter is not None:
-        return kind, adapter.form(value)
     variable = getattr(value, "__form__", None)
     if variable is not None:  # a Variable of the graph
         return kind, variable
