@@ -8,6 +8,7 @@ from dualbcast.api.operators import derivative, gradient, value_and_derivative, 
 from dualbcast.errors import (
     ArgumentError,
     BackendError,
+    BlockKeyError,
     CompileError,
     DerivativeError,
     DTypeError,
@@ -27,6 +28,7 @@ from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_t
 __all__ = [
     "ArgumentError",
     "BackendError",
+    "BlockKeyError",
     "BroadcastFunction",
     "CompileError",
     "DTypeError",

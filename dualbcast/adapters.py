@@ -17,6 +17,9 @@ from dualbcast.errors import ArgumentError, a_or_an
 
 # By the beginning of the name of a type's module, the module that registers an adapter for such types.
 _MODULES = {
+    "dask.": "dualbcast.interop.dask_arrays",
+    "jax.": "dualbcast.interop.jax_adapter",
+    "jaxlib.": "dualbcast.interop.jax_adapter",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
     "torch.": "dualbcast.interop.pytorch",
     "xarray.": "dualbcast.interop.xarray_arrays",
@@ -41,6 +44,11 @@ class Adapter(ABC):
     arrays: str
     # Whether a call may also have arrays of NumPy's that are not of shape ().
     takes_numpy = False
+    # The library's module of NumPy's functions, if Variables of the graph may hold its arrays. These do not change,
+    # and are computed when somebody asks for them; `parts` makes calls on them.
+    namespace: Any = None
+    # Whether dtypes promote by rules of the library's own; see `promoted`.
+    promotes = False
 
     @abstractmethod
     def token(self, value: Any, name: str) -> Any:
@@ -48,6 +56,10 @@ class Adapter(ABC):
 
         A `DTypeError` or an `ArgumentError` with the `name` of the argument says that it is not supported.
         """
+
+    def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Where the library promotes otherwise than NumPy: stand-ins that NumPy promotes to the library's result."""
+        return values
 
     @abstractmethod
     def apply(
@@ -67,6 +79,16 @@ class Adapter(ABC):
     def bound(self, element: Any, dtypes: tuple[np.dtype[Any], ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         """`apply` without sums as a function of the values."""
         return lambda values: self.apply(element, values, dtypes)
+
+    def parts(
+        self,
+        element: Any,
+        values: tuple[Any, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        shapes: tuple[tuple[int, ...] | None, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """The same, where `shapes[k]` is None, or the shape that output k is summed to; see `Element.parts`."""
+        raise NotImplementedError
 
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""
@@ -128,6 +150,12 @@ def adapter_for(value: Any) -> Adapter | None:
     return adapter
 
 
+def is_lazy(value: Any) -> bool:
+    """Whether a value is an array of another library's that a Variable of the graph may hold."""
+    adapter = adapter_for(value)
+    return adapter is not None and adapter.namespace is not None
+
+
 def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
     """The adapter for a call with these arguments; None where all are arrays of NumPy's or CuPy's, or numbers.
 
@@ -144,6 +172,8 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
         if its is not None:
             described = a_or_an(its.arrays)
         elif hasattr(type(value), "__broadcast_function__"):
+            if adapter.namespace is not None:
+                continue
             described = "a Variable"
         elif isinstance(value, np.ndarray):
             if adapter.takes_numpy:

@@ -16,6 +16,7 @@ from dualbcast.tracebacks import cell_name, handled_by_callers, place_of, runnin
 __all__ = [
     "ArgumentError",
     "BackendError",
+    "BlockKeyError",
     "CompileError",
     "DTypeError",
     "DerivativeError",
@@ -209,6 +210,13 @@ class CompileError(_LocatedError):
 
 class ArgumentError(DualbcastError, TypeError):
     """A call has arguments of the wrong number, names or types."""
+
+
+class BlockKeyError(ArgumentError, KeyError):
+    """A Jacobian or a Hessian is indexed by something that it has no block for."""
+
+    # KeyError shows the message as a literal.
+    __str__ = BaseException.__str__
 
 
 class ShapeError(DualbcastError, ValueError):

@@ -167,11 +167,6 @@ _INSTEAD: list[tuple[Callable[[Any], bool], str]] = [
         lambda value: isinstance(value, np.ndarray),
         "A mask, a unit or whatever the subclass adds would be lost; if that is right, pass np.asarray({name}).",
     ),
-    (
-        _is("jax.core", "Tracer"),
-        "JAX is tracing it, inside jax.jit, jax.grad, jax.vmap or the like, so it has no numbers yet: make this call "
-        "outside of them, or by jax.pure_callback.",
-    ),
     (lambda value: _is_tensor(value) and value.device.type == "cuda", "Pass cupy.from_dlpack({name}.detach())."),
     (lambda value: _is_tensor(value) and value.device.type == "cpu", "Pass {name}.detach().numpy()."),
     (_is_tensor, "Pass {name}.detach().cpu().numpy()."),

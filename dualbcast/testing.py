@@ -14,7 +14,7 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.errors import ArgumentError, DerivativeError
-from dualbcast.program.results import library_of
+from dualbcast.program.outputs import library_of
 from dualbcast.rules.table import Custom, Interval, Rule, lookup
 
 __all__ = ["DerivativeError", "check_derivatives", "check_partials"]

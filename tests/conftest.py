@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 CACHE = pytest.StashKey[str]()
+# The libraries that modules of `interop/` import.
+ADAPTED = ("jax", "pandas", "torch", "xarray")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     elif not hasattr(config, "workerinput"):
         config.stash[CACHE] = tempfile.mkdtemp(prefix="dualbcast-tests-")
         os.environ["DUALBCAST_CACHE_DIR"] = config.stash[CACHE]
+    # Adapters import their libraries. Where one is not installed, the doctests of its files are left out.
+    if any(importlib.util.find_spec(library) is None for library in ADAPTED):
+        config.option.doctest_ignore_import_errors = True
     if config.getoption("--emulated-gpu"):
         import emulated_gpu
 
@@ -59,6 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if slow:
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    for item in items:
+        # The examples of a library's module need the library.
+        if item.nodeid.startswith("dualbcast/interop/") and importlib.util.find_spec(item.path.stem) is None:
+            item.add_marker(pytest.mark.skip(reason=f"{item.path.stem} is not installed"))
     compiled = [item for item in items if item.get_closest_marker("cuda_compilers")]
     if compiled and (missing := missing_cuda_compilers()):
         skip = pytest.mark.skip(reason=f"no CUDA compilers: {missing}; pip install -e '.[dev-cuda]'")

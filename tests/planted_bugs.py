@@ -327,12 +327,72 @@ BUGS = [
         "test_binding",
     ),
     Bug(
+        "constant of an earlier call left in a matrix",
+        "        for place, number in constants:\n            parts[place] = number\n",
+        "",
+        "test_jacobian_matrix",
+    ),
+    Bug(
+        "copy of a Jacobian that claims the matrix of the original",
+        'return {**vars(self), "_matrix": None}',
+        "return dict(vars(self))",
+        "test_jacobian_matrix",
+    ),
+    Bug(
+        "sparse blocks under the columns of another argument",
+        "begins.append(width)",
+        "begins.append(0)",
+        "test_jacobian_matrix",
+    ),
+    Bug(
+        "sparse entries left out where a block is constant",
+        "if results.blocks[output, argument] != (None, 0.0)",
+        "if results.blocks[output, argument].stored is not None",
+        "test_jacobian_matrix",
+    ),
+    Bug(
         "source text without its options in a pickle",
         "return _from_text, (*origin, self._options)",
         "return _from_text, (*origin, {})",
         "test_source_text",
     ),
     # --- interop ---
+    Bug(
+        "derivatives of another point given to a solver",
+        "entry[1] is data and entry[0] == np.asarray(point, np.float64).tobytes()",
+        "entry[1] is data",
+        "test_scipy",
+    ),
+    Bug(
+        "derivatives of other data given to a solver",
+        "entry[1] is data and entry[0]",
+        "entry[0]",
+        "test_scipy",
+    ),
+    Bug(
+        "data of a solver that may change",
+        "name: value if name in static else np.array(value)",
+        "name: value if name in static else np.asarray(value)",
+        "test_scipy",
+    ),
+    Bug(
+        "branch of a Piecewise computed outside",
+        "parts_of(expressions, kind) if isinstance(part, kind)",
+        "parts_of(expressions) if isinstance(part, kind)",
+        "test_sympy",
+    ),
+    Bug(
+        "value where no condition of a Piecewise holds",
+        "{self._names[symbol]} = math.nan",
+        "{self._names[symbol]} = 0.0",
+        "test_sympy",
+    ),
+    Bug(
+        "erf2 with its arguments exchanged",
+        '"(math.erf({1}) - math.erf({0}))"',
+        '"(math.erf({0}) - math.erf({1}))"',
+        "test_sympy",
+    ),
     Bug(
         "masked elements in a sum",
         "outputs = super().apply(element, values, dtypes)\n        if sums is None:",
@@ -350,6 +410,36 @@ BUGS = [
         "if value.index is not index and not value.index.equals(index):",
         "if len(value) != len(index):",
         "test_any_array",
+    ),
+    Bug(
+        "sum of the first chunk in place of all",
+        "output = output.sum(axis=axes, dtype=output.dtype, keepdims=True)",
+        "output = output[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(output.ndim))]",
+        "test_dask",
+    ),
+    Bug(
+        "one name for sums over different axes",
+        "repr((element.names, element.label, element.options, self.spans))",
+        "repr((element.names, element.label, element.options))",
+        "test_dask",
+    ),
+    Bug(
+        "a user's rule that stays behind",
+        "pipeline.run(pipeline.portable(), function)",
+        "function",
+        "test_dask",
+    ),
+    Bug(
+        "an element function anew for each task",
+        "@lru_cache(maxsize=1024)\ndef _of_content",
+        "def _of_content",
+        "test_dask",
+    ),
+    Bug(
+        "lazy arrays cut at the first sum of the graph",
+        "else adapter.parts(element, values, dtypes, shapes)",
+        "else adapter.parts(element, values, dtypes)",
+        "test_dask_graph",
     ),
     # --- graph ---
     Bug(

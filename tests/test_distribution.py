@@ -91,7 +91,14 @@ def test_the_source_distribution_has_what_the_repository_has(source: Path) -> No
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         assert {name for name in listed.stdout.splitlines() if (ROOT / name).exists()} <= names
-    for name in ("CITATION.cff", "LICENSE", "CHANGELOG.md", "PKG-INFO", "docs/map.md", "bench/graph_cost.py"):
+    for name in (
+        "CITATION.cff",
+        "LICENSE",
+        "CHANGELOG.md",
+        "PKG-INFO",
+        "docs/background/map.md",
+        "bench/graph_cost.py",
+    ):
         assert name in names
     assert "tests/test_distribution.py" in names
     assert not [name for name in names if name.endswith((".pyc", ".so", ".whl")) or "/__pycache__/" in name]

@@ -35,10 +35,11 @@ CLASSES = [
     dualbcast.Pullback,
     graph.Variable,
 ]
-# The graph's own attributes of a Variable, and the methods of any tuple.
+# The graph's own attributes of a Variable, and the methods of any tuple and any mapping.
 NOT_FOR_USERS = {
     graph.Variable: {"array", "frozen", "index", "serial", "source"},
     dualbcast.Explanation: {"count", "index"},
+    dualbcast.Jacobian: {"get", "items", "keys", "values"},
 }
 
 

@@ -9,7 +9,8 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, DualbcastError, entry_point
-from dualbcast.program.results import Hessian, Jacobian, Shape
+from dualbcast.program.outputs import Shape
+from dualbcast.program.results import Hessian, Jacobian
 
 Tangents = Sequence[Any] | Mapping[str, Any]
 
@@ -213,7 +214,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("hessian", values)
-        return results.hessian(outputs)
+        return Hessian._of(results, outputs)
 
     @entry_point
     def value_jacobian_and_hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, Jacobian, Hessian]:
@@ -244,7 +245,7 @@ class Derivatives:
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
-        return results.value(outputs), results.jacobian(outputs), results.hessian(outputs)
+        return results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs)
 
     @entry_point
     def hvp(self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any) -> Jacobian:
@@ -277,7 +278,7 @@ class Derivatives:
             tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt)
         )
         results, outputs = specialisation.forward("tangent", values, given)
-        return results.jacobian(outputs)
+        return Jacobian._of(results, outputs)
 
 
 def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:

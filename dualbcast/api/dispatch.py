@@ -6,11 +6,12 @@ kernels, and the values of all parameters, captured arrays among them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dualbcast.adapters import adapter_of
+from dualbcast.adapters import Adapter, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.errors import ArgumentError, CompileError
@@ -86,22 +87,23 @@ class Dispatch:
     ) -> tuple[Specialisation, tuple[Any, ...]]:
         """A new specialisation for a call that is bound, and the values of all parameters."""
         adapter = adapter_of(values, form.names)
-        program, captured = self._program(form, values)
+        program, captured = self._program(form, values, adapter)
         values = (*values, *captured)
         names = program.element.names
-        signature = sign(values, names)
+        signature = _signature(values, names, adapter)
         first = directions(wrt, form, names, signature, self.binder)
         second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
-        if adapter is None:
-            return Specialisation(program, signature, first, second, recorder_of(values)), values
+        recorder = recorder_of(values)
+        if adapter is None or recorder is not None:
+            return Specialisation(program, signature, first, second, recorder), values
         # Imported here, since most processes have no arrays of other libraries.
         from dualbcast.api.foreign_calls import ForeignSpecialisation
 
         return ForeignSpecialisation(program, signature, first, second, adapter), values
 
-    def _program(self, form: Form, values: tuple[Any, ...]) -> tuple[Program, tuple[Any, ...]]:
+    def _program(self, form: Form, values: tuple[Any, ...], adapter: Adapter | None) -> tuple[Program, tuple[Any, ...]]:
         """The function lowered for values of these kinds, anew where a guard fails; and the captured arrays."""
-        kinds = sign(values, form.names).kinds
+        kinds = _signature(values, form.names, adapter).kinds
         program = self.programs.get((form, kinds))
         captured = None if program is None else program.captured()
         if program is not None and captured is not None:
@@ -117,12 +119,20 @@ class Dispatch:
         names = (*form.names, *lowered.arrays)
         element = Element(lowered.function, names, self.binder.name, self.options)
         for wrt in self.partials:
-            positions = directions(wrt, form, names, sign((*values, *captured), names), self.binder)
+            positions = directions(wrt, form, names, _signature((*values, *captured), names, adapter), self.binder)
             if len(positions) != 1:
                 raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
             element = element.derive("partial", positions)
         program = self.programs[form, kinds] = Program(element, lowered)
         return program, captured
+
+
+def _signature(values: tuple[Any, ...], names: tuple[str, ...], adapter: Adapter | None) -> Signature:
+    """The signature of the arguments, promoted by the rules of their library."""
+    if adapter is None or not adapter.promotes:
+        return sign(values, names)
+    tokens = [sign((value,), (name,)).tokens[0] for value, name in zip(values, names, strict=True)]
+    return replace(sign(adapter.promoted(values), names), tokens=tuple(tokens))
 
 
 # --- wrt --------------------------------------------------------------------------------------------------------------

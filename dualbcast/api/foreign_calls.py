@@ -6,8 +6,9 @@ same library.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Derivation, Element, Ran
+from dualbcast.program.outputs import Results
 from dualbcast.program.products import Block, Options, Which, every_result, output_dtypes
-from dualbcast.program.results import Results
 from dualbcast.runtime.arguments import DType, Signature
 
 # Of two parameters the first; to sum an array to the shape of another.
@@ -49,19 +50,22 @@ class ForeignSpecialisation(Specialisation):
     def _call(self, function: object, specialisation: object, values: tuple[Any, ...], out: Any) -> Any:  # noqa: ARG002
         """The value of the function, in the structure that it returns: the shortest way, which no results are for."""
         if out is not None:
-            self._check_out(out)
+            self._refuse_out()
         return self._pack(self._apply(values))
 
-    def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
-        self._check_out(out)
+    def run(self, which: Which, values: tuple[Any, ...], out: Any = None, _forms: Any = None) -> Ran:
+        if out is not None:
+            self._refuse_out()
         return self._applied(self.element, which, () if which == "value" else self.wrt, values)
 
-    def _check_out(self, out: Any) -> None:
-        if out is not None:
-            raise ArgumentError(
-                f"out= takes arrays of NumPy's and CuPy's, and this call is on arrays of {self.adapter.name}'s. "
-                "Leave it out."
-            )
+    def results(self, _values: tuple[Any, ...]) -> NoReturn:
+        self._refuse_out()
+
+    def _refuse_out(self) -> NoReturn:
+        raise ArgumentError(
+            f"out= takes arrays of NumPy's and CuPy's, and this call is on arrays of {self.adapter.name}'s. "
+            "Leave it out."
+        )
 
     def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         given = self._tangents(values, tangents)
@@ -142,6 +146,7 @@ class ForeignResults(Results):
         self.names, self.positions, self.limit = flat.element.names, wrt, None
         self.wrt = tuple([self.names[at] for at in wrt])
         self.structure, self.blocks, self.begins = specialisation.element.function.structure, flat.blocks, flat.begins
+        self.first_partials = slice(*flat.begins[1:])
         self.signature, self.module = specialisation.signature, "numpy"
         self._adapter, self._values, self._dtypes = specialisation.adapter, values, specialisation.tangent_dtypes
         self._given, self._are_stored = None, True
@@ -150,8 +155,25 @@ class ForeignResults(Results):
     def fits(self, tangent: Any) -> bool:
         return self._adapter.fits(tangent, self._values)
 
+    @property
+    def shapes(self) -> NoReturn:  # type: ignore[override]
+        raise ArgumentError(
+            "J.dense, J.sparse and J.linear_operator are for arrays of NumPy's and CuPy's, and this call was on arrays "
+            f"of {self._adapter.name}'s. Pass their numbers as arrays of NumPy's."
+        )
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         return self._adapter.stack(blocks)
+
+    def matrix(self, stored: Sequence[Any]) -> Any:
+        count = self.structure.count
+        if not stored:
+            return np.empty((count * math.prod(self.shape), 0), self.signature.result_dtype)
+        blocks = self.stack(stored)  # which are in the order of the outputs, and then of `wrt`
+        if not hasattr(blocks, "reshape"):  # a DataArray
+            blocks = blocks.data
+        blocks = blocks.reshape(-1, count, len(self.wrt)).swapaxes(0, 1)
+        return blocks.reshape(-1, len(self.wrt))
 
     def summed(self, array: Any, position: int) -> Any:
         dtype = np.dtype(self.signature.result_dtype)

@@ -14,6 +14,7 @@ import numpy as np
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.derivative_methods import Derivatives
 from dualbcast.api.dispatch import Dispatch, wrt_key
+from dualbcast.api.given_outputs import value_and_jacobian_into, value_arrays
 from dualbcast.api.inspection import Inspectable
 from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_point
 from dualbcast.frontend.source_text import SourceText, origin_of
@@ -159,7 +160,8 @@ class BroadcastFunction(Derivatives, Inspectable):
             if specialisation.recorder is not None:
                 # A graph records the call, and runs it when its value is needed.
                 return specialisation.recorder(self, specialisation, values, out)
-            results, outputs = specialisation.run("value", values, out)
+            given = None if out is None else value_arrays(specialisation, out)
+            results, outputs = specialisation.run("value", values, given)
             return results.value(outputs)
         except DualbcastError as error:  # as in `entry_point`, which would take 2 % of a call on small arrays
             error.hide_own_frames()
@@ -175,8 +177,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         wrt : str, int, or sequence of them, optional
             The arguments to differentiate in, by name or position; by default all that have a float dtype. Captured
             arrays are differentiated in only if they are named.
-        out : (value, Jacobian), optional
-            The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten.
+        out : (value, Jacobian) or (value, matrix) or "matrix", optional
+            The pair that an earlier call with the same shapes, dtypes and `wrt` returned. It is overwritten. With
+            "matrix" the kernel writes all blocks into one new matrix, which `J.matrix()` returns. An array of that
+            shape and of any strides may stand for the Jacobian, and is the matrix that is written to.
 
         Returns
         -------
@@ -199,8 +203,10 @@ class BroadcastFunction(Derivatives, Inspectable):
         """
         try:
             specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-            results, outputs = specialisation.run("value_and_jacobian", values, out)
-            return results.value(outputs), results.jacobian(outputs)
+            if out is not None:
+                return value_and_jacobian_into(specialisation, values, out)
+            results, outputs = specialisation.run("value_and_jacobian", values)
+            return results.value(outputs), Jacobian._of(results, outputs)
         except DualbcastError as error:  # as in `__call__`
             error.hide_own_frames()
             raise
@@ -219,7 +225,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("jacobian", values)
-        return results.jacobian(outputs)
+        return Jacobian._of(results, outputs)
 
     @entry_point
     def partial(self, wrt: str | int) -> BroadcastFunction:

@@ -19,8 +19,8 @@ from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
 from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
+from dualbcast.program.outputs import Results, Shape, broadcasts_to
 from dualbcast.program.products import Which, output_dtypes
-from dualbcast.program.results import Jacobian, Shape, broadcasts_to
 from dualbcast.rules.guards import ABSENT, Capture
 from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, forms_of, sign
 from dualbcast.runtime.iteration_space import result_shape
@@ -85,30 +85,27 @@ class Specialisation:
         self.tangent_dtypes = tuple([_tangent_dtype(signature, at) for at in wrt])
         # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
+        self._results: Results | None = None
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
         wrt = () if which == "value" else self.wrt
         return self.element.prepare(which, values, wrt, signature=self.signature, out=out)
 
-    def run(self, which: Which, values: tuple[Any, ...], out: Any = None) -> Ran:
-        """Make that call."""
+    def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
+        """Make that call; `out` has the arrays to write to, in the order in which the kernel stores them, and `forms`
+        stands for their forms where the caller makes arrays that always have the same."""
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
-        given = self._flat(which, out)
-        return run_call(self._paths, (which, forms_of(given)), values, given, self.prepare, which, values, given)
+        key = which, forms or forms_of(out)
+        return run_call(self._paths, key, values, out, self.prepare, which, values, out)
 
-    def _flat(self, which: Which, out: Any) -> tuple[Any, ...]:
-        """The arrays of `out=` in the order in which the kernel stores them; None stands for one to be allocated."""
-        structure = self.element.function.structure
-        if which == "value":
-            if structure.holds(out):
-                return structure.flatten(out, "out=")
-            # Another structure is refused later, where arrays are checked.
-            return tuple(out) if isinstance(out, tuple | list) else (out,)
-        if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Jacobian)):
-            raise ArgumentError("out= must be the pair (value, Jacobian) that an earlier call returned")
-        return (*structure.flatten(out[0], "the value in out="), *out[1]._stored)
+    def results(self, values: tuple[Any, ...]) -> Results:
+        """The rule that makes a value and a Jacobian of a kernel's outputs, the same for all calls."""
+        if self._results is None:
+            with beside(values):
+                self._results = self.prepare("value_and_jacobian", values).results
+        return self._results
 
     def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""

@@ -15,20 +15,22 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.adapters import Adapter, adapter_for, is_lazy
+
 _NUMPYS = (np.ndarray, np.generic)
 _NAMESPACE = "dualbcast"  # of optree, which looks into its global one, too
 
 
 def namespace(*values: Any) -> Any:
-    """The array library of the first of the values that is an array or a Variable: NumPy, or CuPy as array-api-compat
-    wraps it. It is NumPy where there is none."""
+    """The array library of the first of the values that is an array or a Variable: NumPy, CuPy as array-api-compat
+    wraps it, or Dask. It is NumPy where there is none."""
     for value in values:
         if isinstance(value, _NUMPYS):
             return np
         if hasattr(type(value), "__broadcast_function__"):  # a Variable
             return value.namespace
         if is_array(value):
-            return _cupy()
+            return adapter_for(value).namespace if is_lazy(value) else _cupy()  # type: ignore[union-attr]
     return np
 
 
@@ -40,11 +42,19 @@ def _cupy() -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is a NumPy array, a CuPy array or a NumPy scalar."""
+    """Whether a value is a NumPy array, a CuPy array, a Dask array or a NumPy scalar."""
     if isinstance(value, _NUMPYS):
         return True
     cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(value, cupy.ndarray)
+    return (cupy is not None and isinstance(value, cupy.ndarray)) or is_lazy(value)
+
+
+def lazy_adapter(values: Iterable[Any]) -> Adapter | None:
+    """The adapter of the lazy arrays among some values; None where there are none."""
+    for value in values:
+        if type(value) is not np.ndarray and is_lazy(value):
+            return adapter_for(value)
+    return None
 
 
 def as_array(value: Any) -> Any:
@@ -60,8 +70,8 @@ def is_float(dtype: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """The array, or a NumPy array with the values of a CuPy array."""
-    return array if isinstance(array, np.ndarray) else array.get()
+    """The array, or a NumPy array with the values of a CuPy array or, which are computed now, of a Dask array."""
+    return array if isinstance(array, np.ndarray) else np.asarray(array) if is_lazy(array) else array.get()
 
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:

@@ -111,16 +111,31 @@ def decide_by_sizes(
     element: Element, wrt: tuple[int, ...], arrays: Sequence[Any], size: int, dtype: np.dtype[Any], mode: Keeping
 ) -> Decision:
     """The decision for derivatives in the arguments at `wrt`; `arrays` are the arguments, with None for a number."""
-    itemsize = dtype.itemsize
+    present = [array for array in arrays if array is not None]
+    is_on_host = isinstance(present[0], np.ndarray)
+    moved = sum([array.nbytes for array in present]), sum([arrays[at].nbytes for at in wrt])
+    decision = compare(element, wrt, size, dtype.itemsize, *moved, "numpy" if is_on_host else "cupy")
+    if mode == "cache":
+        return Decision(True, 'jacobian="cache"', decision.blocks)
+    if not decision.keeps:
+        return decision
+    memory = total_memory() if is_on_host else int(sys.modules["cupy"].cuda.Device().mem_info[1])
+    if decision.blocks > _MEMORY_SHARE * memory:
+        return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", decision.blocks)
+    return decision
+
+
+def compare(
+    element: Element, wrt: tuple[int, ...], size: int, itemsize: int, read: int, gradients: int, library: str
+) -> Decision:
+    """Whether it is faster to keep the Jacobian in the parameters at `wrt` than to compute it again.
+
+    There are `size` elements, and results of so many bytes each; arguments have so many bytes to `read`, and their
+    `gradients` so many. The `library` of the arrays tells the kind of device.
+    """
     cost = cost_of(element, wrt)
     blocks, outputs = cost.blocks * size * itemsize, cost.outputs * size * itemsize
-    if mode == "cache":
-        return Decision(True, 'jacobian="cache"', blocks)
-    present = [array for array in arrays if array is not None]
-    read = sum([array.nbytes for array in present])
-    gradients = sum([arrays[at].nbytes for at in wrt])
-    is_on_host = isinstance(present[0], np.ndarray)
-    roofline = _ROOFLINES["numpy" if is_on_host else "cupy"]
+    roofline = _ROOFLINES[library]
     vectorised = size / roofline.balance[itemsize == 8]
     computed = vectorised * (roofline.scalar[itemsize == 8] if cost.scalar else 1.0)
     # In bytes moved: a kernel moves its arrays or computes, and the longer of the two counts. The forward pass writes
@@ -131,7 +146,4 @@ def decide_by_sizes(
     stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
     if anew <= stored + roofline.launch:
         return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
-    memory = total_memory() if is_on_host else int(sys.modules["cupy"].cuda.Device().mem_info[1])
-    if blocks > _MEMORY_SHARE * memory:
-        return Decision(False, f"the Jacobian would take more than {_MEMORY_SHARE:.0%} of the memory", blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)

@@ -6,6 +6,7 @@ the object ends, the array is writable again.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import threading
@@ -18,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, DTypeError
+from dualbcast.adapters import adapter_for, is_lazy
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array
 from dualbcast.graph.tape import STATE
@@ -113,7 +115,10 @@ def freeze(array: Any, is_read_again: bool = False) -> tuple[Any, Frozen | None]
 
     CuPy arrays cannot, nor memory that no NumPy array owns, nor views if others may see the same memory. Earlier views
     of an array that owns its memory stay writable. A copy does not help if the array `is_read_again` by a second call.
+    Lazy arrays do not change.
     """
+    if is_lazy(array):
+        return array, None
     if array.nbytes <= COPIED_BYTES and not (is_read_again and type(array) is np.ndarray):
         return array.copy("K"), None
     if not isinstance(array, np.ndarray):
@@ -167,7 +172,11 @@ def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
     """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers and no more."""
     array = value
     if type(value) is not np.ndarray:
-        if has_own_arithmetic(value) or (isinstance(value, np.ndarray) and type(value) is not np.memmap):
+        if is_lazy(value):
+            adapter_for(value).token(value, "the value of a Variable")  # type: ignore[union-attr]
+            if math.isnan(sum(value.shape)):
+                raise ShapeError("a Variable has a known shape. Call compute_chunk_sizes() of the Dask array first")
+        elif has_own_arithmetic(value) or (isinstance(value, np.ndarray) and type(value) is not np.memmap):
             raise refused_argument(value, "the value of a Variable")
         array = as_array(value)
         if array.dtype.kind == "O" and array is not value:

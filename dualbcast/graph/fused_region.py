@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.graph import checkpoint_policy
-from dualbcast.graph.arrays import as_array, is_array, is_float
+from dualbcast.graph.arrays import as_array, is_array, is_float, lazy_adapter
 from dualbcast.graph.lazy import TOTAL, Expression, Gathered, Limits, Output, Shape, composition_of, contracted, gather
 from dualbcast.graph.primitives import arrays_of, record, tracked_positions
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, launched
@@ -103,7 +103,11 @@ def _values(
     values = arrays_of(inputs)
     launched(element.label, "value", shape, len(values), len(dtypes))
     shapes = None if sums.count(None) == len(sums) else sums
-    return [as_array(each) for each in element.parts(values, dtypes, shapes)]
+    adapter = lazy_adapter(values)
+    outputs = (
+        element.parts(values, dtypes, shapes) if adapter is None else adapter.parts(element, values, dtypes, shapes)
+    )
+    return [as_array(each) for each in outputs]
 
 
 def settle(inputs: Iterable[Any]) -> None:
@@ -156,15 +160,15 @@ class Region:
         self.dtypes = tuple([output.expression.dtypes[output.at] for output in outputs])
         self.sums = tuple([output.expression.sums[output.at] for output in outputs])
         self.shape, self.compute = gathered.order[-1].shape, gathered.order[-1].compute
-        # Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for, or
-        # something is summed.
+        # Whether it keeps its Jacobian, and why; None before it has run, and where no derivative can be asked for,
+        # something is summed, or the arrays are lazy.
         self.decision: checkpoint_policy.Decision | None = None
         # The Jacobian that it keeps, by output and leaf: arrays, and numbers where it is constant.
         self.blocks: dict[tuple[int, int], Any] | None = None
 
     def decide(self) -> checkpoint_policy.Decision | None:
         """Whether to keep the Jacobian of a region in which a derivative may be asked for."""
-        if self.sums.count(None) < len(self.sums):
+        if self.sums.count(None) < len(self.sums) or lazy_adapter(arrays_of(self.gathered.leaves)):
             return None
         return checkpoint_policy.decide(self.element, self.gathered.leaves, self.shape, self.compute)
 

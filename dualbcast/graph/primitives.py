@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import DTypeError, DualbcastError, ShapeError
+from dualbcast.adapters import is_lazy
+from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
-from dualbcast.graph.arrays import as_array, is_float, map_leaves, namespace
+from dualbcast.graph.arrays import as_array, is_float, lazy_adapter, map_leaves, namespace
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
 from dualbcast.graph.variable import Variable
@@ -23,6 +24,12 @@ class IndexingError(ShapeError, IndexError):
     """An index does not fit the Variable that it is used on."""
 
 
+# Primitives other than ufuncs that work on lazy arrays.
+_FOR_LAZY = {
+    *("alias", "astype", "where", "sum", "matmul"),
+    *("reshape", "expand_dims", "broadcast_to", "transpose", "swapaxes", "moveaxis"),
+}
+
 # The errors of NumPy that refuse arrays, and those of this package in their place.
 _ERRORS = {IndexError: IndexingError, ValueError: ShapeError, TypeError: DTypeError}
 
@@ -31,6 +38,12 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
     """Apply a primitive: compute its output, and record a node where a derivative may be asked for."""
     observe(inputs)
     values = arrays_of(inputs)
+    if not (primitive.name in _FOR_LAZY or isinstance(primitive.forward, np.ufunc)) and lazy_adapter(values):
+        raise ArgumentError(
+            f"{primitive.name} does not work on Variables of Dask arrays, as calls of BroadcastFunctions, element-wise "
+            "operations, sums, means and matrix products do. Write it by these; or outside of the graph by dask.array, "
+            "if no derivative goes through it"
+        )
     try:
         array = primitive.forward(*values, **static)
     except ShapeError as error:
@@ -46,7 +59,8 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
     output = Variable._of(as_array(array), is_tracked and is_float(array.dtype))
     # Only an operation of one array may return a view.
-    if len(inputs) == 1 and isinstance(inputs[0], Variable) and (array is values[0] or array.base is not None):
+    is_view = array is values[0] or getattr(array, "base", None) is not None
+    if len(inputs) == 1 and isinstance(inputs[0], Variable) and is_view:
         output.frozen = inputs[0].frozen
     if is_tracked:
         record(primitive, inputs, static, (output,))
@@ -95,7 +109,7 @@ _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 def alias(name: str, leaf: Any) -> Variable:
     """A new Variable to differentiate in, which depends on the argument if that is a Variable, too."""
-    if has_own_arithmetic(leaf):
+    if has_own_arithmetic(leaf) and not is_lazy(leaf):
         raise refused_argument(leaf, name)
     if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
         hint = "Pass a float: 3.0 and not 3." if isinstance(leaf, int) else instead(leaf, name)

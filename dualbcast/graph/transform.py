@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an, entry_point
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
@@ -276,6 +277,8 @@ class _Level:
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
     """A gradient as an array that the user may change: no view, and no array that has been given to anybody."""
     array = gradient.array
+    if is_lazy(array):
+        return array
     # The base of a view is an array. The base of an array with memory of the pool is its lease, which nobody else has.
     is_shared = gradient.frozen is not None or is_array(array.base) or id(array) in owned
     if is_shared or (isinstance(array, np.ndarray) and not array.flags.writeable):  # CuPy has no read-only arrays

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
 from dualbcast.graph.frozen import Frozen, freeze_value
@@ -78,7 +79,7 @@ class Variable:
     Attributes
     ----------
     value : array
-        A read-only array, or a copy of a CuPy array.
+        A read-only array, a copy of a CuPy array, or a Dask array.
     shape : tuple of int
         The lengths of the value's axes.
     dtype : numpy.dtype
@@ -140,7 +141,7 @@ class Variable:
         if self.frozen is not None:
             self.frozen.check()
         if not isinstance(array, np.ndarray):
-            return array.copy()  # CuPy has no arrays that are read-only
+            return array if is_lazy(array) else array.copy()  # CuPy has no arrays that are read-only
         array.setflags(write=False)
         if isinstance(array.base, np.ndarray):
             array.base.setflags(write=False)
@@ -189,6 +190,8 @@ class Variable:
         return OPERATIONS["matrix_transpose"](self)
 
     def __repr__(self) -> str:
+        if is_lazy(self.array):
+            return f"Variable({self.array!r})"
         text = np.array2string(np.asarray(on_host(self.array)), separator=", ", prefix="Variable(")
         dtype = "" if self.dtype in (np.float64, np.int64, np.bool_) else f", dtype={self.dtype.name}"
         return f"Variable({text}{dtype})"

@@ -1,4 +1,4 @@
-"""Arrays of other libraries in calls of a BroadcastFunction: an adapter for each library.
+"""Other libraries: adapters for calls on their arrays, functions for their solvers, and functions of their expressions.
 
-Comes in: an element function, and arrays of one library. Goes out: arrays of the same library.
+Comes in: an element function with arrays of a library, or a library's own objects. Goes out: what that library expects.
 """

@@ -1,7 +1,9 @@
-"""After all differentiation, custom derivatives are dropped, and calls of helpers with loops become their bodies."""
+"""After all differentiation, custom derivatives are dropped, and calls of helpers with loops become their bodies; for
+another process, those of all rules of a user's."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dualbcast.frontend.lower import helper_of
@@ -59,7 +61,31 @@ def inline_helpers(function: ir.Function) -> ir.Function:
                 x_1: float = x_2
             output out = x_1
     """
-    if not any(map(_helper_with_loops, operations_of(function.body))):
+    return _inlined(function, _helper_with_loops)
+
+
+def inline_user_rules(function: ir.Function) -> ir.Function:
+    """The function with the functions of a user's rules in place of their calls, so that it means the same in a process
+    without these rules; itself where it has none. Operations are on atoms.
+
+    Before::
+
+        function f(x: float)
+            a: float = squared#1(x)
+            output out = a
+
+    After::
+
+        function f(x: float)
+            %squared: float = mul(x, x)
+            output out = %squared
+    """
+    return _inlined(function, _helper_of_user)
+
+
+def _inlined(function: ir.Function, helper_for: Callable[[ir.Op], ir.Function | None]) -> ir.Function:
+    """The function without the calls for which there is a helper; itself where there are none."""
+    if not any(map(helper_for, operations_of(function.body))):
         return function
     names = free_names(function, RULES)
 
@@ -67,7 +93,7 @@ def inline_helpers(function: ir.Function) -> ir.Function:
         inlined: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case ir.Assign(value=ir.Op() as call) if helper := _helper_with_loops(call):
+                case ir.Assign(value=ir.Op() as call) if helper := helper_for(call):
                     body, by = copy(helper, call.args, names, where=stmt.location)
                     inlined += body
                     inlined.append(replace(stmt, value=renamed(helper.outputs[0].value, by)))
@@ -76,7 +102,7 @@ def inline_helpers(function: ir.Function) -> ir.Function:
         return tuple(inlined)
 
     # A helper may call another one.
-    return inline_helpers(simplify(replace(function, body=visit(function.body))))
+    return _inlined(simplify(replace(function, body=visit(function.body))), helper_for)
 
 
 def _helper_with_loops(call: ir.Op) -> ir.Function | None:
@@ -85,3 +111,8 @@ def _helper_with_loops(call: ir.Op) -> ir.Function | None:
         return None
     helper = helper_of(row)
     return helper if has_loops(helper.body) else None
+
+
+def _helper_of_user(call: ir.Op) -> ir.Function | None:
+    row = RULES.get(call.name)
+    return helper_of(row) if row is not None and row.by_user else None

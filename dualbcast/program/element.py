@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
 from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
+from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
+from dualbcast.program.outputs import Results
 from dualbcast.program.products import Backend, Options, TypedProduct, Which
-from dualbcast.program.results import Results
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -45,6 +46,17 @@ class Element:
         self._products: dict[tuple[Any, ...], TypedProduct] = {}
         self._derived: dict[tuple[Derivation, tuple[int, ...]], Element] = {}
         self._paths: Recent[FastPath] = Recent()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_content, (self._content,)
+
+    @cached_property
+    def _content(self) -> bytes:
+        """All that the element function is made of, without what it has compiled."""
+        import pickle
+        import zlib
+
+        return zlib.compress(pickle.dumps((self.function, self.names, self.label, self.options), protocol=5))
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
         """A function derived from this one, as an element function again; `wrt` has positions of parameters.
@@ -104,12 +116,7 @@ class Element:
         The arrays of `out` are in the order in which the kernel stores them, with None for one to be allocated.
         """
         operands = classify(values, self.names, signature)
-        key = which, wrt, operands.signature, parts
-        spec = self._products.get(key)
-        if spec is None:
-            with plain_errors(self.function):
-                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
-            self._products[key] = spec
+        spec = self.typed(which, wrt, operands.signature, parts)
         sums = None
         if shapes is not None:
             blocks = spec.product.blocks.items()
@@ -120,6 +127,18 @@ class Element:
         is_interpreted = self.options.backend == "python"
         return Call(spec, plan(operands, spec.dtypes, out, sums, spec.product.work, is_interpreted), shapes)
 
+    def typed(
+        self, which: Which, wrt: tuple[int, ...], signature: Signature, parts: tuple[DType, ...] | None
+    ) -> TypedProduct:
+        """A product for arguments of these dtypes; see `prepare`."""
+        key = which, wrt, signature, parts
+        spec = self._products.get(key)
+        if spec is None:
+            with plain_errors(self.function):
+                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
+            self._products[key] = spec
+        return spec
+
     def parts(
         self, values: tuple[Any, ...], dtypes: tuple[DType, ...] | None = None, shapes: Shapes = None
     ) -> tuple[Any, ...]:
@@ -129,6 +148,15 @@ class Element:
         key = dtypes, shapes, forms_of(values)
         results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)
         return results.parts(outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_content(content: bytes) -> Element:
+    """The element function of a pickle. However often the pickle comes, a process makes one, which has the kernels."""
+    import pickle
+    import zlib
+
+    return Element(*pickle.loads(zlib.decompress(content)))
 
 
 @contextmanager
@@ -230,7 +258,6 @@ class Call:
 
     def cuda_kernel(self, cc: tuple[int, int] | None) -> CudaKernel:
         """The CUDA kernel of the call, for a compute capability or else the current device."""
-        from dualbcast.runtime.cuda import kernel as cuda_kernel
         from dualbcast.runtime.cuda import launch as cuda_launch
 
         planned, operands = self.plan, self.plan.operands
@@ -244,15 +271,21 @@ class Call:
             layout = planned.geometry.layout
         if operands.numbers:
             layout = layout._replace(values=operands.numbers)
-        options = cc, self.spec.options.fastmath
-        while True:
-            kernel: CudaKernel = self.spec.kernel(
-                "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
-            )
-            # A thread has fewer elements if the registers do not suffice.
-            if not kernel.stack or layout.lanes == 1:
-                return kernel
-            layout = layout._replace(lanes=layout.lanes // 2)
+        return cuda_kernel_for(self.spec, layout, cc)
+
+
+def cuda_kernel_for(spec: TypedProduct, layout: Layout, cc: tuple[int, int]) -> CudaKernel:
+    """The CUDA kernel for a layout; a thread has fewer elements than that says if the registers do not suffice."""
+    from dualbcast.runtime.cuda import kernel as cuda_kernel
+
+    options = cc, spec.options.fastmath
+    while True:
+        kernel: CudaKernel = spec.kernel(
+            "cuda", layout, lambda key, write: cuda_kernel.compile_program(key, write, *options), cc
+        )
+        if not kernel.stack or layout.lanes == 1:
+            return kernel
+        layout = layout._replace(lanes=layout.lanes // 2)
 
 
 def run_call(

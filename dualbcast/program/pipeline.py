@@ -17,7 +17,7 @@ from dualbcast.ir.simplification import simplify
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.passes.arithmetic import fuse_multiply_adds, share_reciprocals
 from dualbcast.passes.if_conversion import convert_ifs
-from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers
+from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers, inline_user_rules
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
 from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
@@ -55,6 +55,15 @@ def limited(max_iterations: int, loops: dict[Location, int], last: int) -> list[
 def plain() -> list[Pass]:
     """The passes to the operations that are computed, on whatever target, to be counted."""
     return [drop_custom_derivatives]
+
+
+def portable() -> list[Pass]:
+    """The passes of a function that other processes run, after differentiation."""
+    return [
+        # A process knows the library's rules and its own user's, and no others.
+        drop_custom_derivatives,
+        inline_user_rules,
+    ]
 
 
 def for_vectors(uniform: set[str]) -> list[Pass | Fallback]:

@@ -1,254 +1,38 @@
-"""The results of a call, made of its kernel's outputs: values, and a Jacobian or a Hessian with a block, an array, for
-each output and each argument or pair of them.
+"""Jacobians and Hessians: the derivatives of a call, with a block, an array, for each output and each argument or pair
+of arguments.
 """
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import product
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, ShapeError, a_or_an
-from dualbcast.ir.nodes import NUMBER, Structure
-from dualbcast.program.products import TypedProduct
-from dualbcast.runtime.arguments import DType, beside, no_derivative
-from dualbcast.runtime.iteration_space import Shapes
-from dualbcast.runtime.launch_plan import Plan, scalars
-
-Shape = tuple[int, ...]
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.program import matrices
+from dualbcast.program.blocks import Index
+from dualbcast.program.outputs import Results, library_of
+from dualbcast.runtime.arguments import beside
 
 
-class Results:
-    """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
-
-    It has no reference to the arrays of the call, and can be pickled. `sums` has, for a product of "parts", the shape
-    that each is summed to.
-    """
-
-    def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
-        product, operands = spec.product, planned.operands
-        self.names, self.positions, self.limit = spec.names, spec.wrt, spec.limit
-        self.wrt = tuple([spec.names[at] for at in spec.wrt])
-        self.structure, self.blocks = product.structure, product.blocks
-        # Where the outputs of the kernel begin that are values, first partials, and second partials.
-        self.begins = 0, product.values, product.values + product.jacobian
-        # The shape that the arguments broadcast to, and the shape of each argument in `wrt`.
-        self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
-        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
-        self.signature, self.module = operands.signature, operands.module
-        self._total, self._parts, self._sums = planned.geometry.total, spec.parts, sums
-        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
-        # nothing waits for the device.
-        given = planned.given if spec.limit is None else planned.given[:-1]
-        self._given = None if self.shape or self.module != "numpy" else given
-        # Whether parts are the arrays that the kernel writes, as they are.
-        stored = [block.stored for block in self.blocks.values()]
-        shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
-        self._are_stored = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
-
-    def value(self, outputs: Sequence[Any]) -> Any:
-        """The structure that the function returns, with arrays."""
-        if self._given is not None:
-            outputs = scalars(tuple(outputs), self._given)
-        return self.structure.pack(outputs[: self.begins[1]])
-
-    def jacobian(self, outputs: Sequence[Any]) -> Jacobian:
-        """The first partial derivatives."""
-        return Jacobian(self, outputs[self.begins[1] : self.begins[2]])
-
-    def hessian(self, outputs: Sequence[Any]) -> Hessian:
-        """The second partial derivatives."""
-        if self._given is not None:
-            outputs = scalars(tuple(outputs), self._given)
-        return Hessian(self, outputs[self.begins[2] :])
-
-    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
-        if self._are_stored:
-            return tuple(outputs)
-        parts = [
-            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
-            for place, block in self.blocks.items()
-        ]
-        if self.module == "numpy" and (self._given is not None or self._sums is not None):
-            return tuple([y if y.shape else y[()] for y in parts])
-        return tuple(parts)
-
-    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
-        shape = None if self._sums is None else self._sums[at]
-        # The number of elements that are summed into one.
-        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
-        dtype = self._parts[at] if self._parts else self.signature.result_dtype
-        with beside(outputs):
-            return self.everywhere(number * terms, dtype, self.shape if shape is None else shape)
-
-    def everywhere(self, number: float, dtype: DType, shape: Shape) -> Any:
-        """A read-only array of one number, of the library of the call's arrays."""
-        library = np if self.module == "numpy" else sys.modules["cupy"]
-        return library.broadcast_to(library.asarray(number, dtype), shape)
-
-    def fits(self, tangent: Any) -> bool:
-        """Whether an array or a number broadcasts to the result's shape."""
-        return broadcasts_to(np.shape(tangent), self.shape)
-
-    def stack(self, blocks: Sequence[Any]) -> Any:
-        """Blocks along a new last axis."""
-        return library_of(blocks[0]).stack(blocks, axis=-1)
-
-    def summed(self, array: Any, position: int) -> Any:
-        """An array of the result's shape, summed to the shape of the argument at `position`."""
-        return _sum_to(array, self.shapes[position])
-
-
-class Index:
-    """How the blocks of derivatives are asked for: by output, which is a position or a label, and by argument."""
-
-    # How many arguments a block is for, and how messages say what a key is.
-    _order: int
-    _keys: str
-
-    def __init__(self, results: Results, stored: Sequence[Any]) -> None:
-        # `stored` are the arrays that a kernel wrote, in its order. With `out=` it writes to them again.
-        self._results, self._stored = results, stored
-
-    @property
-    def wrt(self) -> tuple[str, ...]:
-        """The names of the arguments in which the derivatives are taken."""
-        return self._results.wrt
-
-    @property
-    def structure(self) -> Structure:
-        """The structure that the function returns."""
-        return self._results.structure
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of each block, which is the result's."""
-        return self._results.shape
-
-    @property
-    def outputs(self) -> int:
-        """The number of outputs of the function."""
-        return self.structure.count
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """For each output its fields and positions, joined by dots; "" if the function returns a number."""
-        return self.structure.labels()
-
-    def __getitem__(self, key: Any) -> Any:
-        """The block of an output; or, if the key has no output, the structure of the blocks of all outputs."""
-        order, keys = self._order, key if isinstance(key, tuple) else (key,)
-        if len(keys) not in (order, order + 1):
-            raise ArgumentError(f"{a_or_an(type(self).__name__)} is indexed by {self._keys}, not {key!r}")
-        arguments = list(map(self._argument, keys[-order:]))
-        if order > 1:  # a block is for its arguments in the order of `wrt`
-            arguments.sort(key=self._results.positions.index)
-        if len(keys) > order:
-            return self._block(self._output(keys[0]), *arguments)
-        return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
-
-    def _block(self, *place: int) -> Any:
-        results = self._results
-        stored, number = results.blocks[place]
-        if stored is not None:
-            return self._stored[stored - results.begins[self._order]]
-        if place not in self._constants:
-            with beside(self._stored):
-                self._constants[place] = results.everywhere(number, results.signature.result_dtype, self.shape)
-        return self._constants[place]
-
-    @cached_property
-    def _constants(self) -> dict[tuple[int, ...], Any]:
-        """The blocks that are one number, as far as they have been asked for."""
-        return {}
-
-    def __repr__(self) -> str:
-        counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
-        return f"<{type(self).__name__} of {counted} in ({', '.join(self.wrt)}), shape {self.shape}>"
-
-    def _repr_html_(self) -> str:
-        from dualbcast.program.html_tables import derivatives_table  # which only notebooks need
-
-        return derivatives_table(self)
-
-    def stacked(self, output: int | str = 0) -> Any:
-        """The blocks of one output as one array, with the arguments in the last axes.
-
-        With n arguments in `wrt`, its shape is `(*shape, n)` for a Jacobian and `(*shape, n, n)` for a
-        Hessian.
-        """
-        which, axes = self._output(output), [len(self.wrt)] * self._order
-        blocks = [self[which, *arguments] for arguments in product(self.wrt, repeat=self._order)]
-        if not blocks:
-            return np.empty((*self.shape, *axes))
-        with beside(self._stored):
-            stacked = self._results.stack(blocks)
-            return stacked if self._order == 1 else stacked.reshape(*self.shape, *axes)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """All blocks as one array: as `stacked`, with an axis for the outputs before that for the arguments."""
-        if self._results.module != "numpy":
-            raise ArgumentError(
-                f"the blocks of this {type(self).__name__} are on a GPU; write cupy.asnumpy(….stacked()) to fetch them"
-            )
-        if copy is False:
-            raise ValueError("blocks are arrays of their own, so that one array of all is a copy; leave out copy=False")
-        if self.structure == NUMBER:
-            return np.asarray(self.stacked(), dtype)
-        every_output = [self.stacked(output) for output in range(self.outputs)]
-        return np.asarray(np.stack(every_output, axis=len(self.shape)), dtype)
-
-    def _output(self, key: Any) -> int:
-        if isinstance(key, str) and key and key in self.labels:
-            return self.labels.index(key)
-        if not _is_index(key) or not -self.outputs <= key < self.outputs:
-            labels = ", ".join(filter(None, self.labels))
-            raise ArgumentError(
-                f"there is no output {key!r}; the function has {self.outputs}{labels and ': ' + labels}"
-            )
-        return int(key) % self.outputs
-
-    def _argument(self, key: Any) -> int:
-        """The position among all parameters of an argument in `wrt`."""
-        wrt = self.wrt
-        at = wrt.index(key) if isinstance(key, str) and key in wrt else key
-        if _is_index(at) and -len(wrt) <= at < len(wrt):
-            return self._results.positions[int(at)]
-        kind = type(self).__name__
-        raise ArgumentError(f"this {kind} is in ({', '.join(wrt)}), not in {key!r}{self._left_out(key)}")
-
-    def _left_out(self, key: Any = None) -> str:
-        """Why arguments are not in `wrt`, as the end of a sentence: the one with the name `key`, or else all."""
-        names, signature = self._results.names, self._results.signature
-        reasons = {
-            name: f"for {name} give wrt={(*self.wrt, name)}" if kind == "float" else no_derivative(name, token)
-            for name, kind, token in zip(names, signature.kinds, signature.tokens, strict=False)
-            if name not in self.wrt
-        }
-        if isinstance(key, str):
-            return f": {reasons[key]}" if key in reasons else ""
-        return "".join(f"; {reason}" for reason in reasons.values())
-
-
-class Jacobian(Index):
-    """∂output/∂argument of an element-wise function, element by element.
+class Jacobian(Index, Mapping[str, Any]):
+    """∂output/∂argument of an element-wise function, element by element: a mapping from arguments to blocks.
 
     Element k of output i depends on each argument only through the element that broadcasting puts at k, so the block
     for output i and argument x is an array of the output's shape. An index is the name or position of an argument, or
     an output and an argument: `J["x"]`, `J[0]`, `J[i, "x"]`, `J[i, j]`. An output is given by its position among all
     outputs, or by its label: the fields and positions that lead to it, joined by dots, as in `J["price", "spot"]` and
     `J["greeks.delta", "spot"]`. If the function returns a tuple or another structure, an index without an output gives
-    that structure of blocks.
+    that structure of blocks. A key that it has no block for raises an error that is a `KeyError` and an
+    `ArgumentError`.
 
     Notes
     -----
     A block that is the same number everywhere (such as a structural zero) is a read-only view of that one number.
+
+    As a mapping it has the names of the arguments as keys. Two Jacobians are equal if they have the same arguments,
+    outputs and shape, and equal numbers in all blocks; NaN is equal to nothing.
 
     `np.asarray(J)` is one array, of shape `(*shape, arguments)` for a function that returns a number, and otherwise of
     shape `(*shape, outputs, arguments)`.
@@ -276,12 +60,123 @@ class Jacobian(Index):
     """
 
     _order, _keys = 1, "[argument] or [output, argument]"
+    # The matrix whose parts the stored blocks are, if they are parts of one.
+    _matrix: Any = None
+
+    @classmethod
+    def _of(cls, results: Results, outputs: Sequence[Any]) -> Self:
+        """The first partial derivatives among the outputs of a kernel."""
+        return cls(results, outputs[results.first_partials])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.wrt)
 
     def __len__(self) -> int:
         return len(self.wrt)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and key in self.wrt
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Jacobian):
+            return NotImplemented
+        ours, theirs = ((each.wrt, each.labels, each.shape) for each in (self, other))
+        return ours == theirs and bool((self.matrix() == other.matrix()).all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The blocks of a copy are arrays of their own.
+        return {**vars(self), "_matrix": None}
+
+    def matrix(self) -> Any:
+        """The blocks as one matrix, with a row for each element of each output, and a column for each argument.
+
+        The rows are in the order of `np.ravel(value)`: the elements of the first output, then those of the second. If
+        all arguments in `wrt` are numbers, it is the matrix of derivatives that SciPy's solvers want.
+
+        Returns
+        -------
+        array of shape (outputs * elements, arguments)
+            In Fortran order. After `value_and_jacobian(…, out="matrix")` it is the array that the kernel wrote: no copy
+            is made, and the blocks are parts of it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> line = differentiable_broadcast(lambda t, slope, offset: slope * t + offset)
+        >>> value, J = line.value_and_jacobian(np.array([1.0, 2.0]), 3.0, 0.5, wrt=("slope", "offset"), out="matrix")
+        >>> J.matrix()
+        array([[1., 1.],
+               [2., 1.]])
+        >>> J @ [10.0, 1.0]
+        array([11., 21.])
+        """
+        if self._matrix is not None:
+            return self._matrix
+        with beside(self._stored):
+            return self._results.matrix(self._stored)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The transpose of `matrix()`."""
+        return self.matrix().T
+
+    def __matmul__(self, tangents: Any) -> Any:
+        """`matrix() @ tangents`: the change of all outputs for a tangent of each argument, the same in all elements."""
+        shape = np.shape(tangents)
+        if len(shape) not in (1, 2) or shape[0] != len(self.wrt):
+            count = len(self.wrt)
+            raise ShapeError(
+                f"J @ v takes a number for each of the arguments ({', '.join(self.wrt)}): v has shape ({count},) or "
+                f"({count}, k), not {shape}; J.pushforward takes tangents that differ from element to element"
+            )
+        return self.matrix() @ tangents
+
+    def sparse(self) -> Any:
+        """All elements of the outputs differentiated in all elements of the arguments, as a sparse matrix of SciPy's.
+
+        Returns
+        -------
+        scipy.sparse.csr_array of shape (outputs * elements, elements of all arguments in `wrt`)
+            The rows are as in `matrix`. The columns are the elements of the first argument, then those of the second,
+            and so on. Blocks that are 0 everywhere have no entries.
+
+        Raises
+        ------
+        MissingDependencyError
+            SciPy is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> scaled = differentiable_broadcast(lambda x, scale: scale * x)
+        >>> scaled.jacobian(np.array([1.0, 2.0, 3.0]), 10.0).sparse().toarray()
+        array([[10.,  0.,  0.,  1.],
+               [ 0., 10.,  0.,  2.],
+               [ 0.,  0., 10.,  3.]])
+        """
+        self._check_on_host()
+        return matrices.sparse(self._results, self._block)
+
+    def linear_operator(self) -> Any:
+        """The matrix that `sparse` returns as a `scipy.sparse.linalg.LinearOperator`, which multiplies by the blocks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualbcast import differentiable_broadcast
+        >>> scaled = differentiable_broadcast(lambda x, scale: scale * x)
+        >>> J = scaled.jacobian(np.array([1.0, 2.0, 3.0]), 10.0).linear_operator()
+        >>> J.matvec(np.array([1.0, 0.0, 0.0, 1.0]))
+        array([11.,  2.,  3.])
+        >>> J.rmatvec(np.ones(3))
+        array([10., 10., 10.,  6.])
+        """
+        self._check_on_host()
+        return matrices.linear_operator(self._results, self.pushforward, self.pullback)
 
     def pushforward(self, *tangents: Any) -> Any:
         """The tangents of the outputs for tangents of the arguments.
@@ -350,28 +245,6 @@ class Jacobian(Index):
         return matrix
 
 
-def _is_index(key: Any) -> bool:
-    return isinstance(key, int | np.integer) and not isinstance(key, bool)
-
-
-def library_of(array: Any) -> Any:
-    """NumPy or CuPy, whichever an array belongs to."""
-    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
-
-
-def broadcasts_to(shape: Shape, whole: Shape) -> bool:
-    """Whether an array of one shape can stand for one of the other."""
-    extra = len(whole) - len(shape)
-    return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
-
-
-def _sum_to(array: Any, shape: Shape) -> Any:
-    """Sum over the axes along which an argument of `shape` was broadcast."""
-    extra = array.ndim - len(shape)
-    axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))
-    return array.sum(axis=axes).reshape(shape) if axes else array.reshape(shape)
-
-
 class Hessian(Index):
     """∂²output/∂argument∂argument of an element-wise function, element by element.
 
@@ -402,3 +275,8 @@ class Hessian(Index):
     """
 
     _order, _keys = 2, "[argument, argument] or [output, argument, argument]"
+
+    @classmethod
+    def _of(cls, results: Results, outputs: Sequence[Any]) -> Self:
+        """The second partial derivatives among the outputs of a kernel."""
+        return cls(results, results.second_partials(outputs))

@@ -222,7 +222,7 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
         ("out= must be the pair (value, Jacobian)",),
         [
             lambda out: scaled.value_and_jacobian(A, A, out=out),
-            lambda out: scaled.value_and_jacobian(A, A, out=(out, out)),
+            lambda out: scaled.value_and_jacobian(A, A, out=(out, [out])),
             lambda out: scaled.value_and_jacobian(A, A, out=(out,)),
         ],
     ),

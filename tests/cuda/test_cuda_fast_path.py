@@ -263,7 +263,7 @@ def test_memory_that_does_not_suffice(gpu: GPU) -> None:
     assert "free_all_blocks()" in note
     kernel = SimpleNamespace(functions={}, cc=(9, 0), image=b"", entry="f")
     with pytest.raises(BackendError, match=r"no memory left for a kernel's code: CUDA_ERROR_OUT_OF_MEMORY"):
-        cuda_launch._loaded(kernel)  # type: ignore[arg-type]
+        cuda_launch.loaded(kernel)  # type: ignore[arg-type]
 
 
 def planned_again(*_: Any, **__: Any) -> None:

@@ -225,7 +225,7 @@ def test_from_plan_to_result(shape, tmp_path, monkeypatch):
         blocks = [ptx.block_of(each) for each in (*arrays, *call.targets)]
         kernel_of(text, tmp_path)(grid, block, [each.tobytes() for each in arguments], blocks)
 
-    monkeypatch.setattr(cuda_launch, "_loaded", lambda _: run)
+    monkeypatch.setattr(cuda_launch, "loaded", lambda _: run)
     kernel = cuda_kernel.CudaKernel(text, HOPPER, False, b"", 16, 0, 0, 0, 0)
     cuda_launch.launch(kernel, call.geometry.sizes, call.geometry.strides, call.pointers)
     product = np.asarray(arrays[0]).astype(np.int64) * np.asarray(arrays[1]).astype(np.int64)

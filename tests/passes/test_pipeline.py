@@ -43,6 +43,7 @@ def every_pass() -> dict[str, Callable[..., Function]]:
         *(pipeline.product(fused) for fused in (False, True)),
         pipeline.limited(100, {}, 255),
         pipeline.plain(),
+        pipeline.portable(),
         pipeline.cpu(set(), "float64", text),
         pipeline.cuda(True, LAYOUT, text),
         pipeline.interpreter(text),
@@ -62,6 +63,10 @@ def halved(x: float) -> float:
     return x
 
 
+def squared(x: float) -> float:
+    return x * x
+
+
 def bound(function: Function, name: str, text: str = "") -> Function:
     """The function after a pass with these arguments."""
     arguments = eval(f"dict({text})", {"Layout": Layout})
@@ -73,6 +78,8 @@ def bound(function: Function, name: str, text: str = "") -> Function:
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_does_what_its_docstring_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "halved", replace(RULES["digamma"], function=halved))
+    of_user = replace(RULES["digamma"], name="squared#1", function=squared)
+    monkeypatch.setitem(RULES, of_user.name, of_user)
     example = EXAMPLE.search(inspect.getdoc(PASSES[name]) or "")
     assert example, "no example of before and after"
     found = dump(bound(parse(example["before"]), name, example["bound"] or ""))

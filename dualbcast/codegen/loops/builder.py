@@ -76,8 +76,10 @@ class Pointer:
         kind = type_of(self.kind)
         return Value(self.builder, self.builder.load_atomic(self.value, ORDER, _size_of(self.kind), typ=kind))
 
-    def add_atomic(self, number: int) -> None:
-        self.builder.atomic_rmw("add", self.value, operand(number, type_of(self.kind)), ORDER)
+    def add_atomic(self, number: int) -> Value:
+        """Add a number; what was there before."""
+        old = self.builder.atomic_rmw("add", self.value, operand(number, type_of(self.kind)), ORDER)
+        return Value(self.builder, old)
 
     def store_atomic(self, value: Any) -> None:
         # It is one instruction on x86. (llvmlite's own store wants typed pointers.)
@@ -235,6 +237,14 @@ class Function:
         """The address of an integer, or of an object, that has this symbol in the process."""
         module = self.module.module
         return Pointer(self._builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
+
+    def address_of(self, function: Function) -> Value:
+        """The address of a function of this module."""
+        return Pointer(self._builder, function.code, "int8").address()
+
+    def pointer(self, address: Value, kind: str) -> Pointer:
+        """The pointer to elements of a kind at an address."""
+        return Pointer(self._builder, self._builder.inttoptr(address.value, ir.PointerType()), kind)
 
     def fence(self) -> None:
         """Make all stores so far visible to other threads before any that follow."""

@@ -214,6 +214,13 @@ def write_poll(module: Module, milliseconds: int) -> Function:
     return f
 
 
+def write_go_on(module: Module) -> Function:
+    """`go_on(left)`: a poll that asks nobody: see `write_poll`."""
+    f = module.function("go_on", ["int64"], "int64")
+    f.return_(PERIOD)
+    return f
+
+
 def _milliseconds(f: Function) -> Value:
     """The time of a clock that never goes back."""
     if sys.platform == "win32":

@@ -122,11 +122,11 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
         looks.value = looks.value + 1
         with f.if_else(looks.value > _LOOKS_AT_A_STRETCH) as (long, short):
             with short:
-                _pause(f)
+                pause(f)
             with long:
                 looks.value = 0
                 # The thread that runs the last piece may be waiting for this processor.
-                _yield(f)
+                give_way(f)
                 # A signal may come to this thread while it is in no kernel that would ask.
                 with f.if_(f.call(module.external(poll, ["int64"], "int64"), 0) < 0):
                     failed.store_atomic(stopped)
@@ -158,22 +158,22 @@ def write_attend(module: Module, work: Function, yields: int) -> Function:
                     leave()
                 with f.if_else(left.value < yields) as (late, early):
                     with late:
-                        _yield(f)
+                        give_way(f)
                     with early:
-                        _pause(f)
+                        pause(f)
     watchers.add_atomic(-1)
     f.return_(0)
     return f
 
 
-def _pause(f: Function) -> None:
+def pause(f: Function) -> None:
     """Tell the processor that this thread waits."""
     name, arguments = _PAUSES.get(platform.machine().lower(), ("", ()))
     if name:
         f.call(f.module.external(name, ["int32"] * len(arguments), "void"), *arguments)
 
 
-def _yield(f: Function) -> None:
+def give_way(f: Function) -> None:
     """Let another thread have this processor."""
     name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
     f.call(f.module.external(name, [], "int32"))

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import Any
 
 from dualbcast.codegen.llvm.target import PERIOD, POLL, WORK_LEFT
-from dualbcast.codegen.loops.calls import PYTHON, write_poll
+from dualbcast.codegen.loops.calls import PYTHON, write_go_on, write_poll
 from dualbcast.errors import KernelCancelled
 from dualbcast.runtime.cpu.loader import compiled, keep_forever
 
@@ -75,6 +75,12 @@ def symbols() -> tuple[tuple[str, int], ...]:
     return (POLL, poll), (WORK_LEFT, ctypes.addressof(_work_left))
 
 
+@functools.cache
+def no_symbols() -> tuple[tuple[str, int], ...]:
+    """The same symbols for code that nothing stops, and that never waits for the interpreter."""
+    return (POLL, compiled("go_on", write_go_on)), (WORK_LEFT, ctypes.addressof(_work_left_detached))
+
+
 def _ask() -> bool:
     """Whether the calling thread is to stop; an exception is raised by its launch."""
     me = get_ident()
@@ -110,7 +116,8 @@ _raised: dict[int, BaseException] = {}
 _work_left = ctypes.c_int64(PERIOD)
 # Not 0 when the interpreter is about to end. A thread then takes its lock no more, and goes on until the process ends.
 _closing = ctypes.c_int64(0)
-for _cell in (_work_left, _closing):
+_work_left_detached = ctypes.c_int64(PERIOD)
+for _cell in (_work_left, _closing, _work_left_detached):
     keep_forever(_cell)
 atexit.register(setattr, _closing, "value", 1)
 if hasattr(os, "register_at_fork"):

@@ -76,12 +76,14 @@ class CpuKernel:
 
     Calling it runs the linear indices from `start` to `stop` on the calling thread, without the GIL. Nothing is
     checked: the pointers must be valid for the sizes and strides, and no output may overlap another argument.
-    `itemsizes` are the bytes of an element of each pointer argument; `polls` says whether `interrupt` can stop it.
+    `itemsizes` are the bytes of an element of each pointer argument; `polls` says whether `interrupt` can stop it. It
+    cannot where the kernel is to be `detached` from the interpreter, whose lock it then never takes.
     """
 
-    def __init__(self, source: KernelSource, fastmath: bool, code: bytes) -> None:
+    def __init__(self, source: KernelSource, fastmath: bool, code: bytes, detached: bool = False) -> None:
         self.source, self.fastmath = source, fastmath
-        self.polls = POLL.encode() in code
+        self._has_polls, self._is_detached = POLL.encode() in code, detached
+        self.polls = self._has_polls and not detached
         self._address = self._load(code)
         self.itemsizes = tuple(
             2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
@@ -98,7 +100,9 @@ class CpuKernel:
             raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
-        return load(code, dict(interrupt.symbols()) if self.polls else {})(KERNEL)
+        if not self._has_polls:
+            return load(code)(KERNEL)
+        return load(code, dict(interrupt.no_symbols() if self._is_detached else interrupt.symbols()))(KERNEL)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
@@ -149,12 +153,12 @@ def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
     return compile_program("", lambda: source, fastmath)
 
 
-def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool) -> CpuKernel:
+def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool, detached: bool = False) -> CpuKernel:
     """The kernel of a program: from this process, else from the cache on disk, else compiled by LLVM.
 
     `key` stands for the program and its layout; if it is empty, the text does, which `write` gives. `fastmath` allows
     fused multiply-adds, reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their
-    meaning. Without it arithmetic is IEEE's, operation by operation.
+    meaning. Without it arithmetic is IEEE's, operation by operation. For `detached` see `CpuKernel`.
     """
     if not key:
         text = write()
@@ -165,11 +169,12 @@ def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool)
         return packed(source, _build(source, fastmath).object_file())
 
     entry = _key(key, fastmath)
+    kernels = _detached if detached else _kernels
     with LOCK:
-        kernel = _kernels.get(entry)
+        kernel = kernels.get(entry)
         if kernel is None:
             source, code = unpacked(disk_cache.fetch(entry, make))
-            kernel = _kernels[entry] = CpuKernel(source, fastmath, code)
+            kernel = kernels[entry] = CpuKernel(source, fastmath, code, detached)
     return kernel
 
 
@@ -193,6 +198,7 @@ def _environment() -> str:
 
 # Code is never unloaded: equal programs share it.
 _kernels: dict[str, CpuKernel] = {}
+_detached: dict[str, CpuKernel] = {}
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
@@ -255,11 +261,11 @@ def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int
     if count > threads:
         # As many for each thread: of three for two, one would have twice the work.
         count -= count % threads
-    return _bounds(total, ints[kernel.source.layout.rank - 1], count)
+    return aligned_bounds(total, ints[kernel.source.layout.rank - 1], count)
 
 
 @functools.lru_cache(maxsize=256)
-def _bounds(total: int, row: int, count: int) -> tuple[int, ...]:
+def aligned_bounds(total: int, row: int, count: int) -> tuple[int, ...]:
     """Where ranges begin, at most so many, and the end of the last.
 
     A range begins at a multiple of `ALIGNMENT` in its row.

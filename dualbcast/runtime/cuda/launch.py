@@ -84,7 +84,7 @@ def launch(kernel: CudaKernel, sizes: Sequence[int], strides: Sequence[int], poi
     if 0 not in sizes:
         grid, block, numbers = prepared(kernel, tuple(sizes), tuple(strides))
         given = [np.uint64(each) if isinstance(each, int) else each for each in pointers]
-        _loaded(kernel)(grid, block, (*numbers, *given))
+        loaded(kernel)(grid, block, (*numbers, *given))
 
 
 def by_value(number: NDArray[Any]) -> Any:
@@ -132,7 +132,7 @@ def fits(layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], point
     return not any(stride % lanes for stride, spans in zip(strides, _grouped(layout), strict=True) if spans)
 
 
-def _loaded(kernel: CudaKernel) -> Any:
+def loaded(kernel: CudaKernel) -> Any:
     """The kernel as a function on the current device; it keeps its module loaded."""
     cupy = _cupy()
     device = _device(cupy)

@@ -1,0 +1,202 @@
+"""The rule that makes results of a kernel's outputs: values in the structure that a function returns, and the places of
+the blocks of a Jacobian or a Hessian.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, DTypeError, ShapeError
+from dualbcast.foreign_objects import called
+from dualbcast.program.products import TypedProduct
+from dualbcast.runtime.arguments import DType, beside, is_array
+from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.iteration_space import Shapes
+from dualbcast.runtime.launch_plan import Plan, scalars
+
+Shape = tuple[int, ...]
+
+# How a message says what `out=` may be for a value and a Jacobian.
+OUT_FORMS = (
+    "out= must be the pair (value, Jacobian) that an earlier call returned, a pair (value, matrix) of arrays, or "
+    "'matrix'"
+)
+
+
+class Results:
+    """Makes the results of a call from the outputs of its kernel, in the same way for all calls of one form.
+
+    It has no reference to the arrays of the call, and can be pickled. `sums` has, for a product of "parts", the shape
+    that each is summed to.
+    """
+
+    def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
+        product, operands = spec.product, planned.operands
+        self.names, self.positions, self.limit = spec.names, spec.wrt, spec.limit
+        self.wrt = tuple([spec.names[at] for at in spec.wrt])
+        self.structure, self.blocks = product.structure, product.blocks
+        # Where the outputs of the kernel begin that are values, first partials, and second partials.
+        self.begins = 0, product.values, product.values + product.jacobian
+        # Those of a Jacobian, made here because each call needs it.
+        self.first_partials = slice(*self.begins[1:])
+        # The shape that the arguments broadcast to, and the shape of each argument in `wrt`.
+        self.shape, self.shapes = planned.geometry.shape, {at: operands.arrays[at].shape for at in spec.wrt}
+        # Not the product's, which may be that of an equal one: a dtype is equal to the type of its numbers.
+        self.signature, self.module = operands.signature, operands.module
+        self._total, self._parts, self._sums = planned.geometry.total, spec.parts, sums
+        # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
+        # nothing waits for the device.
+        given = planned.given if spec.limit is None else planned.given[:-1]
+        self._given = None if self.shape or self.module != "numpy" else given
+        # Whether parts are the arrays that the kernel writes, as they are.
+        stored = [block.stored for block in self.blocks.values()]
+        shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
+        self._are_stored = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
+
+    def value(self, outputs: Sequence[Any]) -> Any:
+        """The structure that the function returns, with arrays."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return self.structure.pack(outputs[: self.begins[1]])
+
+    def second_partials(self, outputs: Sequence[Any]) -> Sequence[Any]:
+        """The blocks of a Hessian that are stored."""
+        if self._given is not None:
+            outputs = scalars(tuple(outputs), self._given)
+        return outputs[self.begins[2] :]
+
+    def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
+        if self._are_stored:
+            return tuple(outputs)
+        parts = [
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
+            for place, block in self.blocks.items()
+        ]
+        if self.module == "numpy" and (self._given is not None or self._sums is not None):
+            return tuple([y if y.shape else y[()] for y in parts])
+        return tuple(parts)
+
+    def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
+        shape = None if self._sums is None else self._sums[at]
+        # The number of elements that are summed into one.
+        terms = 1 if shape is None else self._total // max(1, math.prod(shape))
+        dtype = self._parts[at] if self._parts else self.signature.result_dtype
+        with beside(outputs):
+            return self.everywhere(number * terms, dtype, self.shape if shape is None else shape)
+
+    def everywhere(self, number: float, dtype: DType, shape: Shape) -> Any:
+        """A read-only array of one number, of the library of the call's arrays."""
+        library = self._library()
+        return library.broadcast_to(library.asarray(number, dtype), shape)
+
+    def fits(self, tangent: Any) -> bool:
+        """Whether an array or a number broadcasts to the result's shape."""
+        return broadcasts_to(np.shape(tangent), self.shape)
+
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        """Blocks along a new last axis."""
+        return library_of(blocks[0]).stack(blocks, axis=-1)
+
+    def summed(self, array: Any, position: int) -> Any:
+        """An array of the result's shape, summed to the shape of the argument at `position`."""
+        return sum_to(array, self.shapes[position])
+
+    # --- a Jacobian as one matrix: a row for each element of each output, a column for each argument ------------------
+
+    def new_matrix(self) -> tuple[Any, tuple[Any, ...]]:
+        """A matrix in Fortran order, and the parts of it that a kernel is to write, which are contiguous; see
+        `stored_parts`.
+
+        A kernel stores such blocks as fast as arrays of their own. With blocks that are columns of a matrix in C order
+        a call takes 1.2 times as long for 1,000 elements and 3 arguments, and 1.5 times for 100,000
+        (bench/bench_matrix.py).
+        """
+        rows, columns = self._matrix_shape
+        parts = self._empty((columns, self.structure.count, *self.shape), self.signature.result_dtype)
+        return parts.reshape(columns, rows).T, self._stored(parts)
+
+    def new_values(self, dtypes: Sequence[DType]) -> tuple[Any, ...]:
+        """Uninitialised arrays for the values of a call."""
+        return tuple([self._empty(self.shape, dtype) for dtype in dtypes])
+
+    def stored_parts(self, matrix: Any) -> tuple[Any, ...]:
+        """The parts of a matrix that a kernel writes, in its order; all others are filled with their constants."""
+        return self._stored(matrix.T.reshape(len(self.wrt), self.structure.count, *self.shape))
+
+    def _stored(self, parts: Any) -> tuple[Any, ...]:
+        stored, constants = self._matrix_places
+        for place, number in constants:
+            parts[place] = number
+        return tuple([parts[place] for place in stored])
+
+    def matrix(self, stored: Sequence[Any]) -> Any:
+        """A new matrix with copies of the stored blocks."""
+        matrix, parts = self.new_matrix()
+        for part, block in zip(parts, stored, strict=True):
+            part[...] = block
+        return matrix
+
+    def check_matrix(self, matrix: Any) -> None:
+        """Refuse what cannot be the matrix that a kernel writes to."""
+        if not is_array(matrix, self.module):
+            raise ArgumentError(f"{OUT_FORMS}; the second of the pair is {called(matrix)}")
+        if matrix.shape != self._matrix_shape:
+            raise ShapeError(
+                f"the matrix in out= has shape {matrix.shape}; it must be {self._matrix_shape}: a row for each "
+                f"element of each output, and a column for each of ({', '.join(self.wrt)})"
+            )
+        if matrix.dtype != self.signature.result_dtype:
+            raise DTypeError(f"the matrix in out= has dtype {matrix.dtype}; it must be {self.signature.result_dtype}")
+        if self.module == "numpy" and not matrix.flags.writeable:
+            raise ArgumentError("the matrix in out= is read-only. Pass an array that can be written to.")
+
+    @cached_property
+    def _matrix_shape(self) -> tuple[int, int]:
+        return self.structure.count * math.prod(self.shape), len(self.wrt)
+
+    @cached_property
+    def _matrix_places(self) -> tuple[list[tuple[Any, ...]], list[tuple[tuple[Any, ...], float]]]:
+        """Where the blocks are in a matrix, by (argument, output): those that the kernel stores, in its order, and the
+        others, each with its number."""
+        # With ..., the part of a single element is an array, too.
+        stored: list[tuple[Any, ...]] = [()] * (self.begins[2] - self.begins[1])
+        constants = []
+        for column, at in enumerate(self.positions):
+            for output in range(self.structure.count):
+                block, place = self.blocks[output, at], (column, output, ...)
+                if block.stored is None:
+                    constants.append((place, block.constant))
+                else:
+                    stored[block.stored - self.begins[1]] = place
+        return stored, constants
+
+    def _empty(self, shape: Shape, dtype: DType) -> Any:
+        return POOL.empty(shape, dtype) if self.module == "numpy" else self._library().empty(shape, dtype)
+
+    def _library(self) -> Any:
+        return np if self.module == "numpy" else sys.modules["cupy"]
+
+
+def library_of(array: Any) -> Any:
+    """NumPy or CuPy, whichever an array belongs to."""
+    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
+
+
+def broadcasts_to(shape: Shape, whole: Shape) -> bool:
+    """Whether an array of one shape can stand for one of the other."""
+    extra = len(whole) - len(shape)
+    return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
+
+
+def sum_to(array: Any, shape: Shape) -> Any:
+    """Sum over the axes along which an argument of `shape` was broadcast."""
+    extra = array.ndim - len(shape)
+    axes = (*range(extra), *(extra + axis for axis, size in enumerate(shape) if size == 1 != array.shape[extra + axis]))
+    return array.sum(axis=axes).reshape(shape) if axes else array.reshape(shape)
