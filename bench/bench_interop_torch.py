@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -153,7 +154,10 @@ def main(sizes: list[int]) -> None:
             function()
         end = time.perf_counter() + 12
         while time.perf_counter() < end:
-            for system, function in every.items():
+            # In another order each time: threads of PyTorch's stay awake for a while, and take time from the next one.
+            for system in random.sample(list(every), len(every)):
+                function = every[system]
+                function()
                 began = time.perf_counter()
                 for _ in range(repeats):
                     function()
