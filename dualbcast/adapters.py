@@ -7,7 +7,7 @@ when the first array of its library is met.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -21,12 +21,15 @@ _MODULES = {
     "jax.": "dualbcast.interop.jax_adapter",
     "jaxlib.": "dualbcast.interop.jax_adapter",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
+    "torch.": "dualbcast.interop.pytorch",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
 }
 
 # By the exact type of an argument; None for types that no adapter is for.
 ADAPTERS: dict[type, Adapter | None] = {}
+# By the exact type of an argument, the `form` of its adapter, if there is one.
+FORMS: dict[type, Callable[[Any], Hashable]] = {}
 # In the order of registration; a type's own adapter is that of the first of its bases that is here.
 _REGISTERED: dict[type, Adapter] = {}
 
@@ -72,6 +75,10 @@ class Adapter(ABC):
         NumPy's. Output k has dtype `dtypes[k]`. If `sums` is given and `sums[k]` is a position, output k is summed to
         the shape of `values[sums[k]]`, over the axes along which that was broadcast.
         """
+
+    def bound(self, element: Any, dtypes: tuple[np.dtype[Any], ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """`apply` without sums as a function of the values."""
+        return lambda values: self.apply(element, values, dtypes)
 
     def parts(
         self,
@@ -122,6 +129,7 @@ def register(adapter: Adapter, *types: type) -> None:
     """Have an adapter make the calls on arrays of these types, and of types derived from them."""
     _REGISTERED.update(dict.fromkeys(types, adapter))
     ADAPTERS.clear()
+    FORMS.clear()
 
 
 def adapter_for(value: Any) -> Adapter | None:
@@ -137,6 +145,8 @@ def adapter_for(value: Any) -> Adapter | None:
             import_module(module)
     adapter = next((_REGISTERED[base] for base in bases if base in _REGISTERED), None)
     ADAPTERS[kind] = adapter
+    if adapter is not None:
+        FORMS[kind] = adapter.form
     return adapter
 
 

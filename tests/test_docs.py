@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 # Libraries that users bring themselves. A page that imports one is run where that is installed.
-OPTIONAL = ["jax"]
+OPTIONAL = ["jax", "torch"]
 FILE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The libraries without which a page's blocks do not run.
 NEEDS = {"scipy.md": ("scipy", "sympy")}

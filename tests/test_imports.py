@@ -56,7 +56,7 @@ def height(module: str) -> int:
     part = module.split(".")[1] if "." in module else ""
     if part in LEAVES:
         return -1
-    return STAGES.index(part) if part in STAGES else STAGES.index("graph")
+    return STAGES.index(part) if part in STAGES else STAGES.index("interop")
 
 
 def imported(text: str, module: str, is_package: bool, modules: set[str]) -> set[str]:

@@ -42,9 +42,16 @@ class ForeignSpecialisation(Specialisation):
     def __init__(
         self, program: Program, signature: Signature, wrt: tuple[int, ...], gradient: tuple[int, ...], adapter: Adapter
     ) -> None:
-        super().__init__(program, signature, wrt, gradient, None)
-        self.adapter = adapter
+        super().__init__(program, signature, wrt, gradient, self._call)
+        self.adapter, self._pack = adapter, self.element.function.structure.pack
+        self._apply = adapter.bound(self.element, self.dtypes)
         self._products: dict[tuple[Element, Which, tuple[int, ...]], Flat] = {}
+
+    def _call(self, function: object, specialisation: object, values: tuple[Any, ...], out: Any) -> Any:  # noqa: ARG002
+        """The value of the function, in the structure that it returns: the shortest way, which no results are for."""
+        if out is not None:
+            self._refuse_out()
+        return self._pack(self._apply(values))
 
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None, _forms: Any = None) -> Ran:
         if out is not None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Protocol, TypedDict, Unpack, cast, overload
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_
 from dualbcast.frontend.source_text import SourceText, origin_of
 from dualbcast.program.products import Backend, Keeping, Options
 from dualbcast.program.results import Jacobian
+
+# All functions by their `id`, by which a graph of PyTorch's compiler names one.
+FUNCTIONS: WeakValueDictionary[int, BroadcastFunction] = WeakValueDictionary()
 
 
 class BroadcastFunction(Derivatives, Inspectable):
@@ -46,6 +50,7 @@ class BroadcastFunction(Derivatives, Inspectable):
         jacobian: Keeping = "auto",
         max_iterations: int | None = None,
     ) -> None:
+        FUNCTIONS[id(self)] = self
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
         if jacobian not in ("auto", "cache", "recompute"):

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.adapters import adapter_for
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.foreign_objects import as_plain
+from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
 from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
 from dualbcast.program.outputs import Results, Shape, broadcasts_to
@@ -203,6 +204,9 @@ def _tangent_dtype(signature: Signature, at: int) -> DType:
 def _converted(value: Any, dtype: DType, name: str) -> Any:
     """An array or a number in a float dtype."""
     value = as_plain(value, name)
+    adapter = adapter_for(value)
+    if adapter is not None and not adapter.takes_numpy:
+        raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {instead(value, name)}")
     token = sign((value,), (name,)).tokens[0]
     if isinstance(token, type):
         return dtype.type(value)

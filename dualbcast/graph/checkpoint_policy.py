@@ -20,7 +20,7 @@ from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 from dualbcast.passes.vector_analysis import is_scalar
 from dualbcast.program.element import Element
-from dualbcast.program.products import make_product
+from dualbcast.program.products import Keeping, make_product
 from dualbcast.runtime.buffer_pool import total_memory
 
 
@@ -89,17 +89,32 @@ _EITHER = Decision(False, "so little is computed that either way takes as long a
 
 def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
     """Whether a kernel that computes in `dtype`, from leaves that broadcast to `shape`, should keep its Jacobian."""
-    mode = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
-    size, itemsize = math.prod(shape), dtype.itemsize
+    mode: Any = element.options.jacobian if STATE.jacobian == "auto" else STATE.jacobian
+    size = math.prod(shape)
+    decision = decide_without_sizes(element, size, mode)
+    if decision is not None:
+        return decision
+    arrays = [leaf.array if isinstance(leaf, Variable) else None for leaf in leaves]
+    return decide_by_sizes(element, tracked_positions(leaves), arrays, size, dtype, mode)
+
+
+def decide_without_sizes(element: Element, size: int, mode: Keeping) -> Decision | None:
+    """The decision for `size` elements, if it does not depend on what is read and written."""
     if mode == "recompute":
         return Decision(False, 'jacobian="recompute"')
     if mode == "auto" and _cost_of_values(element) * size <= _NEGLIGIBLE:
         return _EITHER
-    wrt = tracked_positions(leaves)
-    arrays = [leaf.array for leaf in leaves if isinstance(leaf, Variable)]
-    is_on_host = isinstance(arrays[0], np.ndarray)
-    moved = sum([array.nbytes for array in arrays]), sum([leaves[at].array.nbytes for at in wrt])
-    decision = compare(element, wrt, size, itemsize, *moved, "numpy" if is_on_host else "cupy")
+    return None
+
+
+def decide_by_sizes(
+    element: Element, wrt: tuple[int, ...], arrays: Sequence[Any], size: int, dtype: np.dtype[Any], mode: Keeping
+) -> Decision:
+    """The decision for derivatives in the arguments at `wrt`; `arrays` are the arguments, with None for a number."""
+    present = [array for array in arrays if array is not None]
+    is_on_host = isinstance(present[0], np.ndarray)
+    moved = sum([array.nbytes for array in present]), sum([arrays[at].nbytes for at in wrt])
+    decision = compare(element, wrt, size, dtype.itemsize, *moved, "numpy" if is_on_host else "cupy")
     if mode == "cache":
         return Decision(True, 'jacobian="cache"', decision.blocks)
     if not decision.keeps:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from dualbcast.adapters import ADAPTERS, adapter_for
+from dualbcast.adapters import FORMS, adapter_for
 from dualbcast.errors import ArgumentError, DTypeError, a_or_an
 from dualbcast.foreign_objects import called, instead, is_variable, refused_variable
 
@@ -28,13 +28,13 @@ Token: TypeAlias = "DType | type[float] | type[int] | type[bool]"
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 # The dtypes of NumPy's own that are supported. A dtype has the same name in either byte order.
-_STORAGES = ("bool", "float16", "float32", "float64", *_INTEGERS)
+STORAGES = ("bool", "float16", "float32", "float64", *_INTEGERS)
 WEAK = (bool, int, float)  # bool first: it is a subclass of int
 _HOST = (ndarray, np.memmap)
 is_writeable = attrgetter("flags.writeable")
 # The types whose objects are numbers of one dtype, each with the form of its numbers. That is no bare type, since a
 # dtype is equal to the type of its numbers.
-_NUMBERS = {kind: (kind,) for kind in (*WEAK, *[np.dtype(name).type for name in _STORAGES])}
+_NUMBERS = {kind: (kind,) for kind in (*WEAK, *[np.dtype(name).type for name in STORAGES])}
 
 # Where a NumPy array has the address of its data: by NumPy's stable C ABI it comes first after the object's header.
 HEADER = object.__basicsize__
@@ -138,7 +138,7 @@ def is_array(value: object, module: str) -> bool:
 def storage_name(dtype: DType) -> str:
     """The name of a supported dtype in either byte order, and "" for any other."""
     # ml_dtypes need not be imported to know its bfloat16 by name.
-    return dtype.name if dtype.name in (*_STORAGES, "bfloat16") else ""
+    return dtype.name if dtype.name in (*STORAGES, "bfloat16") else ""
 
 
 @lru_cache(maxsize=1024)
@@ -291,7 +291,9 @@ def forms_of(values: tuple[Any, ...]) -> Hashable:
             key += x.strides
             key.append(x.dtype)
         else:
-            key.append(_other_form(x))
+            kind = type(x)
+            form = FORMS.get(kind)
+            key.append(_other_form(x) if form is None else (kind, form(x)))
     return tuple(key)
 
 
@@ -300,9 +302,6 @@ def _other_form(value: Any) -> tuple[Any, ...]:
     number = _NUMBERS.get(kind)
     if number is not None:
         return number
-    adapter = ADAPTERS.get(kind)
-    if adapter is not None:
-        return kind, adapter.form(value)
     variable = getattr(value, "__form__", None)
     if variable is not None:  # a Variable of the graph
         return kind, variable

@@ -192,6 +192,7 @@ def test_memory_is_read_in_place(kind: str) -> None:
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "arrays.md"
 TABLE = re.compile(r"<!-- table -->\n(.*)<!-- end of table -->", re.DOTALL)
 BY_HAND = [
+    "| `torch.Tensor` ([PyTorch](pytorch.md)) | `torch.Tensor` | yes | the device, and what autograd records |",
     "| `__cuda_array_interface__`, DLPack on a GPU | `cupy.ndarray` | yes | the device |",
     "| `cupy.ndarray` | `cupy.ndarray` | yes | the device |",
     "| `pandas.DataFrame`, `xarray.Dataset` | an error that says how to pass a column | | |",

@@ -79,7 +79,7 @@ PASSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", PASSED)
+@pytest.mark.parametrize("kind", [kind for kind in PASSED if kind != "torch"])  # a call takes a tensor
 def test_what_is_said_to_pass_can_be_passed(kind: str) -> None:
     make, expression = PASSED[kind]
     with pytest.raises(ArgumentError, match=rf"x is an? .*, not an array or a number\. .*{re.escape(expression)}"):
@@ -88,10 +88,10 @@ def test_what_is_said_to_pass_can_be_passed(kind: str) -> None:
     np.testing.assert_array_equal(square(passed), np.square(passed))
 
 
-def test_what_is_on_a_gpu_goes_to_cupy() -> None:
+def test_a_tensor_beside_arrays_is_told_how_to_become_one() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(ArgumentError, match=r"Pass x\.detach\(\)\.cpu\(\)\.numpy\(\)"):
-        square(torch.ones(2, device="meta"))
+    with pytest.raises(ArgumentError, match=r"Pass it\.detach\(\)\.cpu\(\)\.numpy\(\)"):
+        square.vjp(X)[1](torch.ones(2, device="meta"))
 
 
 def test_what_stands_for_no_numbers_may_be_static() -> None:

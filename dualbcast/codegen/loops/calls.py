@@ -92,6 +92,24 @@ def write_array_call(
     return f
 
 
+def write_address_call(module: Module, integers: int, masks: tuple[int, ...], outputs: int) -> Function:
+    """`call(head, addresses)`: run a kernel on all elements of arrays at `addresses`, inputs and then outputs.
+
+    `head` has the kernel's address, the number of elements, and so many sizes and strides. For `masks` see
+    `write_array_call`.
+    """
+    f = module.function("address_call", ["*int64", "*int64"], "int32")
+    head, addresses = f.parameters
+    kernel, total, *numbers = (head[at] for at in range(2 + integers))
+    given = [addresses[at] for at in range(len(masks) + outputs)]
+    low_bits = [address & mask for address, mask in zip(given, masks, strict=False)]
+    if low_bits:
+        with f.if_(reduce(or_, low_bits) != 0):
+            f.return_(MISALIGNED)
+    f.return_(f.call_address(kernel, "int32", [total.constant(0), total, *numbers, *given]))
+    return f
+
+
 # Where a NumPy array has its flags, in bytes from its data's address on, by NumPy's stable C ABI; and the flag of those
 # that may be written to.
 _FLAGS, _WRITEABLE = 6 * ctypes.sizeof(ctypes.c_void_p), 0x400
