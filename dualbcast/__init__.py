@@ -18,7 +18,7 @@ from dualbcast.errors import (
     MissingDependencyError,
     ShapeError,
 )
-from dualbcast.interop import pytorch_traced as _pytorch_traced  # noqa: F401 (it marks methods)
+from dualbcast.interop.pytorch import traced as _pytorch_traced  # noqa: F401 (it marks methods)
 from dualbcast.program.explain import Explanation
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.rules.registration import custom_partials, not_differentiable, rule, stop_derivative

@@ -21,7 +21,7 @@ _MODULES = {
     "jax.": "dualbcast.interop.jax_adapter",
     "jaxlib.": "dualbcast.interop.jax_adapter",
     "numpy.ma.": "dualbcast.interop.masked_arrays",
-    "torch.": "dualbcast.interop.pytorch",
+    "torch.": "dualbcast.interop.pytorch.adapter",
     "xarray.": "dualbcast.interop.xarray_arrays",
     "pandas.": "dualbcast.interop.pandas_series",
 }

@@ -6,8 +6,10 @@ import gc
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,14 @@ def missing_cuda_compilers() -> str:
 def no_old_objects_to_collect() -> None:
     """Late in a run a collection would look at the objects of all tests, which takes most of a second each time."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def jax_as_installed() -> Iterator[None]:
+    """A test that asks JAX for float64 asks for itself only."""
+    yield
+    if (jax := sys.modules.get("jax")) is not None and hasattr(jax, "config"):
+        jax.config.update("jax_enable_x64", False)
 
 
 @pytest.fixture

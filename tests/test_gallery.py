@@ -22,7 +22,6 @@ PROGRAMS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 LIBRARIES = {"dualbcast", "numpy", "matplotlib", "scipy", "torch", "jax"}
 # These libraries take seconds to be imported.
 SLOW = frozenset({"torch", "jax"})
-ADAPTERS = {"torch": "pytorch.py", "jax": "jax_adapter.py"}
 
 
 def imports(program: Path) -> set[str]:
@@ -60,8 +59,6 @@ def pyplot(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def run(program: Path) -> dict[str, Any]:
     for library in sorted(imports(program) & LIBRARIES):
         pytest.importorskip(library)
-        if library in ADAPTERS and not (ROOT / "dualbcast" / "interop" / ADAPTERS[library]).exists():
-            pytest.skip(f"this version does not take the arrays of {library}")
     with warnings.catch_warnings(), settings_kept(imports(program)):
         warnings.simplefilter("error", RuntimeWarning)  # a reader would see it
         return runpy.run_path(os.fspath(program), run_name="__main__")

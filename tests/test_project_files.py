@@ -76,7 +76,7 @@ def test_everything_that_needs_the_compilers_is_marked_and_runs_before_each_chan
             assert not re.search(r"(importorskip|find_spec)\(.(numba_cuda|numba\.cuda|cuda\.)", text), path
     script = read(".ci/run")
     assert script.index("-e '.[dev-cuda]'") < script.index("-m cuda_compilers --slow")
-    assert script.index("-e '.[dev]'") < script.index("pytest -n auto\n") < script.index("dev-cuda")
+    assert script.index("-e '.[dev,docs]'") < script.index("pytest -n auto\n") < script.index("dev-cuda")
 
 
 def test_each_extra_is_explained() -> None:

@@ -197,8 +197,8 @@ def test_captured_arrays_are_in_the_graph() -> None:
 
 
 def test_the_operator_is_registered_as_pytorch_wants_it() -> None:
-    from dualbcast.interop.pytorch_operations import operation
-    from dualbcast.interop.pytorch_operator import key_of, split
+    from dualbcast.interop.pytorch.operations import operation
+    from dualbcast.interop.pytorch.operator import key_of, split
 
     x, slope = random(3, 1), random(4)
     specialisation, values = gate._dispatch.find((x, slope), {"scale": 2.0}, None)

@@ -90,7 +90,7 @@ def test_torch_compile_on_the_gpu() -> None:
 
 def test_a_call_on_a_gpu_has_its_device_and_pytorchs_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU: a CuPy that writes down what it is asked for."""
-    from dualbcast.interop.pytorch_memory import on_stream
+    from dualbcast.interop.pytorch.memory import on_stream
 
     seen: list[Any] = []
 

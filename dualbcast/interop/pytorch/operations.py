@@ -16,8 +16,8 @@ import torch
 
 from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.lazy import contracted
-from dualbcast.interop.pytorch_direct import Direct
-from dualbcast.interop.pytorch_memory import (
+from dualbcast.interop.pytorch.direct import Direct
+from dualbcast.interop.pytorch.memory import (
     array_of,
     constant,
     device_of,

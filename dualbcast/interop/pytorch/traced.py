@@ -13,26 +13,26 @@ from dualbcast.api.function import BroadcastFunction
 
 
 def _call(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    from dualbcast.interop.pytorch_dynamo import call
+    from dualbcast.interop.pytorch.dynamo import call
 
     return call(self, "__call__", arguments, named)
 
 
 def _jvp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    from dualbcast.interop.pytorch_dynamo import call
+    from dualbcast.interop.pytorch.dynamo import call
 
     return call(self, "jvp", arguments, named)
 
 
 def _value_and_vjp(self: BroadcastFunction, *arguments: Any, **named: Any) -> Any:
-    from dualbcast.interop.pytorch_dynamo import call
+    from dualbcast.interop.pytorch.dynamo import call
 
     return call(self, "value_and_vjp", arguments, named)
 
 
 def _find(self: Dispatch, *arguments: Any, **named: Any) -> Any:  # noqa: ARG001
     # All other methods begin with it.
-    from dualbcast.interop.pytorch_dynamo import refuse
+    from dualbcast.interop.pytorch.dynamo import refuse
 
     refuse()
 

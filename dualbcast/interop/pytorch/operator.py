@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from dualbcast.errors import BackendError
-from dualbcast.interop.pytorch_memory import numpy_dtype_of, tensor_of
-from dualbcast.interop.pytorch_operations import Operation, Symbol
+from dualbcast.interop.pytorch.memory import numpy_dtype_of, tensor_of
+from dualbcast.interop.pytorch.operations import Operation, Symbol
 from dualbcast.program import products
 from dualbcast.runtime.iteration_space import result_shape
 

@@ -10,7 +10,7 @@ from torch._dynamo import graph_break, nonstrict_trace, trace_rules
 
 from dualbcast.api.function import FUNCTIONS, BroadcastFunction
 from dualbcast.errors import DualbcastError
-from dualbcast.interop.pytorch_operations import Symbol
+from dualbcast.interop.pytorch.operations import Symbol
 
 _SYMBOLS = {torch.SymFloat: float, torch.SymInt: int}
 
@@ -36,9 +36,9 @@ def refuse() -> None:
 
 def _skip_all_else() -> None:
     """Have TorchDynamo trace no function of this package but those that stand in place of others."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     for path in root.rglob("*.py"):
-        if path.stem not in ("__init__", "pytorch_dynamo", "pytorch_traced"):
+        if path.stem not in ("__init__", "dynamo", "traced"):
             trace_rules.add(".".join([root.name, *path.relative_to(root).with_suffix("").parts]))
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from dualbcast.adapters import Adapter, register
-from dualbcast.interop.pytorch_autograd import call
-from dualbcast.interop.pytorch_memory import numpy_dtype, torch_dtype
-from dualbcast.interop.pytorch_operations import Symbol, operation
+from dualbcast.interop.pytorch.autograd import call
+from dualbcast.interop.pytorch.memory import numpy_dtype, torch_dtype
+from dualbcast.interop.pytorch.operations import Symbol, operation
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from dualbcast.interop.pytorch_memory import numpy_dtype
-from dualbcast.interop.pytorch_operations import Kept, Operation, Symbol, TensorCall, batch
-from dualbcast.interop.pytorch_operator import dispatched, joined, library, operation_of
+from dualbcast.interop.pytorch.memory import numpy_dtype
+from dualbcast.interop.pytorch.operations import Kept, Operation, Symbol, TensorCall, batch
+from dualbcast.interop.pytorch.operator import dispatched, joined, library, operation_of
 
 Tensor, Parameter = torch.Tensor, torch.nn.Parameter
 _is_transforming = torch._C._are_functorch_transforms_active

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dualbcast.interop.pytorch_memory import tensor_of
+from dualbcast.interop.pytorch.memory import tensor_of
 from dualbcast.program.element import Call
 from dualbcast.runtime.arguments import host_addresses, on_host
 from dualbcast.runtime.buffer_pool import POOL
