@@ -183,9 +183,9 @@ class CompileError(_LocatedError):
     hint : str
         The construct to write instead, or "".
     calls : tuple of (str, Location)
-        The parameter.
+        The calls that led there, the outermost first.
     location : Location
-        The parameter.
+        The place in the user's source.
     filename : str
         The file, as in `SyntaxError`.
     lineno : int
@@ -254,9 +254,9 @@ class IterationError(_LocatedError, RuntimeError):
     Attributes
     ----------
     index : tuple of int
-        The parameter.
+        The index of the first element that was stopped.
     count : int
-        The parameter.
+        The number of elements that were stopped.
     location : Location
         The place of the loop.
     filename : str
