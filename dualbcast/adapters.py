@@ -167,7 +167,7 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
         return None
     name, adapter = found[0]
     for value, other, its in named:
-        if its is adapter or (its is None and not _is_array(value)):
+        if its is adapter or (its is None and not has_shape(value)):
             continue
         if its is not None:
             described = a_or_an(its.arrays)
@@ -188,5 +188,6 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
     return adapter
 
 
-def _is_array(value: Any) -> bool:
+def has_shape(value: Any) -> bool:
+    """Whether a value is an array of any library, or a Variable, and no number."""
     return not isinstance(value, np.generic) and hasattr(value, "shape")

@@ -14,10 +14,10 @@ import numpy as np
 
 from dualbcast.adapters import Adapter
 from dualbcast.api.specialisation import Program, Specialisation
-from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.errors import ArgumentError
 from dualbcast.ir.nodes import Function, Output, Var
 from dualbcast.program.element import Derivation, Element, Ran
-from dualbcast.program.outputs import Results
+from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Block, Options, Which, every_result, output_dtypes
 from dualbcast.runtime.arguments import DType, Signature
 
@@ -104,32 +104,14 @@ class ForeignSpecialisation(Specialisation):
         flat_element = Element(flat, element.names, label, element.options)
         return Flat(flat_element, blocks, (0, values, values + first), output_dtypes(kinds, self.signature))
 
-    def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
-        count, checked = self.element.function.structure.count, []
-        for at, cotangent in zip(self.element.floats, given, strict=True):
-            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
-            if cotangent is None:
-                raise ArgumentError(f"{name} is None; give zeros where it is zero")
-            cotangent = self.adapter.cast(cotangent, self.signature.result_dtype, name)
-            if not self.adapter.fits(cotangent, values, exactly=True):
-                shapes = tuple(cotangent.shape), self.adapter.shape(values)
-                raise ShapeError(f"{name} has shape {shapes[0]}; it must have that of the output, {shapes[1]}")
-            checked.append(cotangent)
-        return tuple(checked)
+    def _shape(self, values: tuple[Any, ...]) -> Shape:
+        return self.adapter.shape(values)
 
-    def _tangents(self, values: tuple[Any, ...], given: list[Any]) -> tuple[Any, ...]:
-        self._check_count(given)
-        checked = []
-        for at, tangent, dtype in zip(self.wrt, given, self.tangent_dtypes, strict=True):
-            name = self.element.names[at]
-            tangent = self.adapter.cast(tangent, dtype, f"the tangent of {name}")
-            if not self.adapter.fits(tangent, (values[at],)):
-                own, shape = self.adapter.shape((values[at],)), tuple(tangent.shape)
-                raise ShapeError(
-                    f"the tangent of {name} has shape {shape}, which does not broadcast to that of the argument, {own}"
-                )
-            checked.append(tangent)
-        return tuple(checked)
+    def _cast(self, value: Any, dtype: DType, name: str) -> Any:
+        return self.adapter.cast(value, dtype, name)
+
+    def _fits(self, array: Any, values: tuple[Any, ...], shape: Shape, exactly: bool = False) -> bool:  # noqa: ARG002
+        return self.adapter.fits(array, values, exactly)
 
 
 class ForeignResults(Results):

@@ -22,7 +22,7 @@ from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
 from dualbcast.program.outputs import Results, Shape, broadcasts_to
 from dualbcast.program.products import Which, output_dtypes
 from dualbcast.rules.guards import ABSENT, Capture
-from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, forms_of, sign
+from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of
 from dualbcast.runtime.iteration_space import result_shape
 from dualbcast.runtime.launch_plan import FastPath, Recent
 
@@ -151,14 +151,14 @@ class Specialisation:
     def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs, checked, in the dtype of the result."""
         count, checked = self.element.function.structure.count, []
-        shape = result_shape(tuple([(_shape_of(value), (), None) for value in values]), self.element.names)
+        shape = self._shape(values)
         for at, cotangent in zip(self.element.floats, given, strict=True):
             name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
             if cotangent is None:
                 raise ArgumentError(f"{name} is None; give zeros where it is zero")
-            cotangent = _converted(cotangent, self.signature.result_dtype, name)
-            if cotangent.shape != shape:
-                raise ShapeError(f"{name} has shape {cotangent.shape}; it must have that of the output, {shape}")
+            cotangent = self._cast(cotangent, self.signature.result_dtype, name)
+            if not self._fits(cotangent, values, shape, exactly=True):
+                raise ShapeError(f"{name} has shape {tuple(cotangent.shape)}; it must have that of the output, {shape}")
             checked.append(cotangent)
         return tuple(checked)
 
@@ -167,16 +167,33 @@ class Specialisation:
         self._check_count(given)
         checked = []
         for at, tangent, dtype in zip(self.wrt, given, self.tangent_dtypes, strict=True):
-            if type(tangent) is not np.ndarray or tangent.dtype != dtype:
-                tangent = _converted(tangent, dtype, f"the tangent of {self.element.names[at]}")
-            own, shape = _shape_of(values[at]), tangent.shape
-            if shape != own and not broadcasts_to(shape, own):
+            name = f"the tangent of {self.element.names[at]}"
+            tangent, own = self._cast(tangent, dtype, name), _shape_of(values[at])
+            if not self._fits(tangent, (values[at],), own):
                 raise ShapeError(
-                    f"the tangent of {self.element.names[at]} has shape {shape}, "
-                    f"which does not broadcast to that of the argument, {own}"
+                    f"{name} has shape {tuple(tangent.shape)}, which does not broadcast to that of the argument, "
+                    f"{tuple(own)}"
                 )
             checked.append(tangent)
         return tuple(checked)
+
+    def _shape(self, values: tuple[Any, ...]) -> Shape:
+        """The shape that the values broadcast to."""
+        return result_shape(tuple([(_shape_of(value), (), None) for value in values]), self.element.names)
+
+    def _cast(self, value: Any, dtype: DType, name: str) -> Any:
+        """A tangent or a cotangent in a dtype."""
+        if type(value) is np.ndarray and value.dtype == dtype:
+            return value
+        value = as_plain(value, name)
+        adapter = adapter_for(value)
+        if adapter is not None and not adapter.takes_numpy:
+            raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {instead(value, name)}")
+        return converted(value, dtype, name)
+
+    def _fits(self, array: Any, values: tuple[Any, ...], shape: Shape, exactly: bool = False) -> bool:  # noqa: ARG002
+        """Whether an array broadcasts to the shape of the values, or has exactly that."""
+        return bool(array.shape == shape) or (not exactly and broadcasts_to(array.shape, shape))
 
     def _check_count(self, tangents: list[Any]) -> None:
         if not tangents:
@@ -199,18 +216,3 @@ def _tangent_dtype(signature: Signature, at: int) -> DType:
         return signature.result_dtype
     # Kernels write in the machine's byte order.
     return token if token.isnative else token.newbyteorder("=")
-
-
-def _converted(value: Any, dtype: DType, name: str) -> Any:
-    """An array or a number in a float dtype."""
-    value = as_plain(value, name)
-    adapter = adapter_for(value)
-    if adapter is not None and not adapter.takes_numpy:
-        raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {instead(value, name)}")
-    token = sign((value,), (name,)).tokens[0]
-    if isinstance(token, type):
-        return dtype.type(value)
-    if token == dtype:
-        return value
-    with beside((value,)):
-        return value.astype(dtype)

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import dask.array
 import numpy as np
 
-from dualbcast.adapters import Adapter, register
+from dualbcast.adapters import Adapter, has_shape, register
 from dualbcast.errors import ArgumentError, IterationError, ShapeError
 from dualbcast.ir.nodes import numbers
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element
-from dualbcast.runtime.arguments import DType, is_array, sign, storage_name
+from dualbcast.runtime.arguments import DType, converted, is_array, sign, storage_name
 from dualbcast.runtime.cpu.policy import num_threads
 from dualbcast.runtime.iteration_space import result_shape
 
@@ -117,10 +117,7 @@ class DaskAdapter(Adapter):
         return tuple([np.empty(x.chunksize, x.dtype) if isinstance(x, da.Array) else x for x in arrays])
 
     def cast(self, value: Any, dtype: DType, name: str) -> Any:
-        token = sign((value,), (name,)).tokens[0]
-        if isinstance(token, type):
-            return dtype.type(value)
-        return value if token == dtype else value.astype(dtype)
+        return converted(value, dtype, name)
 
     def stack(self, blocks: Sequence[Any]) -> Any:
         return da.stack(blocks, axis=-1).rechunk({-1: -1})
@@ -195,7 +192,7 @@ class ChunkCall:
     def metas(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Outputs without elements for arguments without elements, so that errors come at the call."""
         plain = [value._meta if isinstance(value, da.Array) else value for value in values]
-        empty = tuple([np.empty_like(value, shape=(0,)) if _is_array(value) else value for value in plain])
+        empty = tuple([np.empty_like(value, shape=(0,)) if has_shape(value) else value for value in plain])
         return self.element.parts(empty, self.dtypes)
 
 
@@ -204,10 +201,6 @@ def portable(element: Element) -> Element:
     """The element function with its outputs in a tuple, which means the same in every process."""
     function = replace(element.function, structure=numbers(len(element.function.outputs)))
     return Element(pipeline.run(pipeline.portable(), function), element.names, element.label, element.options)
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and not isinstance(value, np.generic)
 
 
 def _wide(dtype: DType) -> DType:
@@ -240,7 +233,7 @@ def _arrays(values: tuple[Any, ...], shape: Shape) -> list[Any]:
     for value in values:
         if isinstance(value, da.Array):
             value = next(remaining)
-        elif _is_array(value):
+        elif has_shape(value):
             own = []
             for axis, length in enumerate(value.shape, start=len(shape) - value.ndim):
                 whole = sum(chunks.get(axis, ()))

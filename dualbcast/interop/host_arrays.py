@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.adapters import Adapter
 from dualbcast.program.element import Element
-from dualbcast.runtime.arguments import sign
+from dualbcast.runtime.arguments import converted, sign
 
 
 class HostAdapter(Adapter):
@@ -46,7 +46,4 @@ class HostAdapter(Adapter):
         return tuple([self.put_back(y, target) for y, target in zip(outputs, targets, strict=True)])
 
     def cast(self, value: Any, dtype: np.dtype[Any], name: str) -> Any:
-        token = sign((value,), (name,)).tokens[0]
-        if isinstance(token, type):
-            return dtype.type(value)
-        return value if token == dtype else value.astype(dtype)
+        return converted(value, dtype, name)

@@ -15,7 +15,7 @@ from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.interop import jax_lowering  # noqa: F401 (it registers how XLA runs the primitive)
 from dualbcast.interop.jax_primitive import Application, space_of
 from dualbcast.program.element import Element
-from dualbcast.runtime.arguments import DType, storage_name
+from dualbcast.runtime.arguments import DType, sign
 
 # The types of arrays, and of what stands for them while a function is traced.
 _TYPES = (type(jnp.zeros(())), jax.core.Tracer)
@@ -35,11 +35,9 @@ class JaxAdapter(Adapter):
 
     def token(self, value: Any, name: str) -> Any:
         dtype = value.dtype
-        if not isinstance(dtype, np.dtype) or not storage_name(dtype):
-            raise DTypeError(
-                f"{name} has dtype {dtype}, which is not supported. Pass {name}.astype('float32'), or another of the "
-                "float, integer and bool dtypes."
-            )
+        if not isinstance(dtype, np.dtype):  # that of a key for random numbers, say
+            raise DTypeError(f"{name} has dtype {dtype}, which is not supported. Pass an array of numbers.")
+        sign((np.empty((), dtype),), (name,))
         return _PYTHONS.get(dtype.kind, float) if _is_weak(value) else dtype
 
     def promoted(self, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -200,6 +200,17 @@ def _token(value: object, name: str) -> Token:
     raise ArgumentError(f"{name} is {called(value)}, not an array or a number. {hint}")
 
 
+def converted(value: Any, dtype: DType, name: str) -> Any:
+    """An array or a number in a float dtype: a tangent or a cotangent. The errors are those of `sign`."""
+    token = sign((value,), (name,)).tokens[0]
+    if isinstance(token, type):
+        return dtype.type(value)
+    if token == dtype:
+        return value
+    with beside((value,)):
+        return value.astype(dtype)
+
+
 def no_derivative(name: str, token: Token) -> str:
     """Says why there is no derivative in an argument that is no float, and which expression to write instead."""
     written = "it" if " " in name else name
