@@ -96,7 +96,7 @@ def test_the_source_distribution_has_what_the_repository_has(source: Path) -> No
         "LICENSE",
         "CHANGELOG.md",
         "PKG-INFO",
-        "docs/background/map.md",
+        "docs/map.md",
         "bench/graph_cost.py",
     ):
         assert name in names

@@ -98,7 +98,7 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-MAP = (ROOT / "docs" / "background" / "map.md").read_text(encoding="utf-8")
+MAP = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
 
 
 def test_the_map_names_files_that_exist() -> None:

@@ -14,6 +14,7 @@ from jax.interpreters import mlir
 from dualbcast.errors import BackendError
 from dualbcast.interop import xla
 from dualbcast.interop.jax_primitive import PRIMITIVE, Application, abstract, runs_in_python
+from dualbcast.program.outputs import sum_to
 
 _TARGET, _CUDA_TARGET = "dualbcast_1", "dualbcast_cuda_1"
 
@@ -86,16 +87,9 @@ def _on_cuda(*operands: Any, application: Application) -> list[Any]:
         _register("CUDA")
     outputs = _called(_CUDA_TARGET, prepared, operands)
     return [
-        output if shape is None else _summed(output, shape).astype(dtype)
+        output if shape is None else sum_to(output, shape).astype(dtype)
         for output, shape, dtype in zip(outputs, shapes, application.dtypes, strict=True)
     ]
-
-
-def _summed(array: Any, shape: tuple[int, ...]) -> Any:
-    """The sum over the axes along which an array of a shape would be broadcast."""
-    extra = array.ndim - len(shape)
-    axes = (*range(extra), *[extra + at for at, n in enumerate(shape) if n == 1 != array.shape[extra + at]])
-    return jnp.sum(array, axes).reshape(shape)
 
 
 def _on_host(*operands: Any, application: Application) -> list[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from dualbcast.adapters import register
 from dualbcast.interop.host_arrays import HostAdapter
 from dualbcast.program.element import Element
+from dualbcast.program.outputs import sum_to
 
 
 class MaskedAdapter(HostAdapter):
@@ -52,15 +53,12 @@ class MaskedAdapter(HostAdapter):
 
 def _summed(array: Any, argument: Any) -> Any:
     """The sum of what is not masked, in the shape of an argument, and of its kind."""
-    shape, array = np.shape(argument), np.ma.asarray(array)
-    extra = array.ndim - len(shape)
-    axes = (*range(extra), *[extra + at for at, length in enumerate(shape) if length == 1 != array.shape[extra + at]])
-    total = np.ma.asarray(array.sum(axis=axes, dtype=array.dtype)).reshape(shape) if axes else array
+    total = np.ma.asarray(sum_to(np.ma.asarray(array), np.shape(argument)))
     if isinstance(argument, np.ma.MaskedArray):
         return total
     # No element that is not masked depends on an argument where all are masked.
     filled = total.filled(0)
-    return filled if shape else filled[()]
+    return filled if filled.shape else filled[()]
 
 
 register(MaskedAdapter(), np.ma.MaskedArray)

@@ -29,7 +29,27 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class Residuals:
+class Problem:
+    """A scalar function of data and of unknowns, which SciPy has in one vector `x`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        data: Mapping[str, Any] | None = None,
+        *,
+        parameters: Sequence[str] | None = None,
+        shapes: Mapping[str, Shape] | None = None,
+    ) -> None:
+        self._arguments = Arguments(function, data or {}, parameters, shapes or {})
+        self._last = LastPoint()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the unknowns, in the order of `x`."""
+        return self._arguments.parameters
+
+
+class Residuals(Problem):
     """Residuals and their Jacobian, for `scipy.optimize.least_squares` and `scipy.optimize.root`.
 
     Parameters
@@ -77,14 +97,8 @@ class Residuals:
         shapes: Mapping[str, Shape] | None = None,
         sparse: bool = False,
     ) -> None:
-        self._arguments = Arguments(function, data or {}, parameters, shapes or {})
+        super().__init__(function, data, parameters=parameters, shapes=shapes)
         self._sparse, self._are_numbers = sparse, not any(self._arguments.shapes)
-        self._last = LastPoint()
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the unknowns, in the order of `x`."""
-        return self._arguments.parameters
 
     def fun(self, x: Any) -> Any:
         """The residuals, of shape (outputs * elements,)."""
@@ -107,7 +121,7 @@ class Residuals:
         return self._arguments.function.value_and_jacobian(*args, wrt=self.parameters, out=out, **named)
 
 
-class Objective:
+class Objective(Problem):
     """The sum of a function over all elements, its gradient and its Hessian, for `scipy.optimize.minimize`.
 
     Parameters
@@ -131,22 +145,8 @@ class Objective:
     array([1., 1.])
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        data: Mapping[str, Any] | None = None,
-        *,
-        parameters: Sequence[str] | None = None,
-        shapes: Mapping[str, Shape] | None = None,
-    ) -> None:
-        self._arguments = Arguments(function, data or {}, parameters, shapes or {})
-        self._last = LastPoint()
-        self._ones: Any = None
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the unknowns, in the order of `x`."""
-        return self._arguments.parameters
+    # The cotangent of each element.
+    _ones: Any = None
 
     def fun(self, x: Any) -> float:
         """The sum of the function's values."""

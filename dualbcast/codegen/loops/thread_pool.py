@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dualbcast.codegen.loops import LINE
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer
+    from dualbcast.codegen.values import Value
 
 # Where each number of a pool's state is, in bytes. Threads that use different lines do not disturb each other.
 #
@@ -105,6 +108,24 @@ def write_post(module: Module) -> Function:
     return f
 
 
+@contextmanager
+def wait_until(f: Function, number: Pointer, count: Value) -> Iterator[None]:
+    """A loop that ends when an atomic number is `count`. The block runs each time that the processor was given away."""
+    looks = f.variable(0)
+    with f.loop() as leave:
+        with f.if_(number.load_atomic() == count):
+            leave()
+        looks.value = looks.value + 1
+        with f.if_else(looks.value > _LOOKS_AT_A_STRETCH) as (long, short):
+            with short:
+                pause(f)
+            with long:
+                looks.value = 0
+                # The thread that runs the last piece may be waiting for this processor.
+                give_way(f)
+                yield
+
+
 def write_finish(module: Module, work: Function, not_ours: int, stopped: int, poll: str) -> Function:
     """`finish(state, token)`: work for the launch of this token, wait for the others, and free the pool; how many
     pieces this thread drew, or the negative of a status that was not 0."""
@@ -115,21 +136,9 @@ def write_finish(module: Module, work: Function, not_ours: int, stopped: int, po
         f.return_(not_ours)
     count = _number(state, "count")[0]
     ran = f.call(work, state, _number(state, "cursor").load_atomic() >> _HIGH, 0)
-    looks = f.variable(0)
-    with f.loop() as leave:
-        with f.if_(done.load_atomic() == count):
-            leave()
-        looks.value = looks.value + 1
-        with f.if_else(looks.value > _LOOKS_AT_A_STRETCH) as (long, short):
-            with short:
-                pause(f)
-            with long:
-                looks.value = 0
-                # The thread that runs the last piece may be waiting for this processor.
-                give_way(f)
-                # A signal may come to this thread while it is in no kernel that would ask.
-                with f.if_(f.call(module.external(poll, ["int64"], "int64"), 0) < 0):
-                    failed.store_atomic(stopped)
+    # A signal may come to this thread while it is in no kernel that would ask.
+    with wait_until(f, done, count), f.if_(f.call(module.external(poll, ["int64"], "int64"), 0) < 0):
+        failed.store_atomic(stopped)
     status = failed.load_atomic().to("int64")
     owner.store_atomic(0)
     f.return_((status == 0).choose(ran, status * -1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualbcast.codegen.loops import LINE
 from dualbcast.codegen.loops.calls import add, rounded
-from dualbcast.codegen.loops.thread_pool import give_way, pause
+from dualbcast.codegen.loops.thread_pool import wait_until
 
 if TYPE_CHECKING:
     from dualbcast.codegen.loops.builder import Function, Module, Pointer
@@ -49,7 +49,6 @@ STATE = {
 }
 # The most threads of XLA's that help with a call.
 _MAX_HELPERS = 63
-_LOOKS_AT_A_STRETCH = 1000
 
 
 def write_handler(module: Module) -> Function:
@@ -313,19 +312,8 @@ def _schedule(f: Function, frame: Pointer, api: Pointer, task: Value, state: Poi
 
 def _wait(f: Function, state: Pointer, count: Value) -> None:
     """Wait until all pieces are done. Only those are awaited that another thread has begun."""
-    done = state.skip_bytes(STATE["done"]).of("int64")
-    looks = f.variable(0)
-    with f.loop() as leave:
-        with f.if_(done.load_atomic() == count):
-            leave()
-        looks.value = looks.value + 1
-        with f.if_else(looks.value > _LOOKS_AT_A_STRETCH) as (long, short):
-            with short:
-                pause(f)
-            with long:
-                looks.value = 0
-                # The thread that runs the last piece may be waiting for this processor.
-                give_way(f)
+    with wait_until(f, state.skip_bytes(STATE["done"]).of("int64"), count):
+        pass
 
 
 def ask(f: Function, frame: Pointer, name: str, size: int, *given: Any) -> tuple[Value, Pointer]:
