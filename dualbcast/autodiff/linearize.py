@@ -1,227 +1,62 @@
-"""Forward mode: each active variable gets tangents beside it, in variables of their own, by the rules of the table. A
-variable in a chain, which depends on one other variable alone, needs none.
-
-The local partials along a chain are multiplied with each other first, and then with the tangents of its first variable.
-A chain takes one multiplication for each operation and one for each tangent, instead of one for each pair. Chains
-depend on the function alone, so that the bits of a derivative do not depend on the other derivatives.
-
-A variable has no tangent in a direction that it never depends on; an output has a structural zero there. If a variable
-depends on a direction along some paths only, a flag beside it tells the path: an absent tangent must not be multiplied
-by a partial, which may be infinite.
+"""Linearization: the statements that compute local partials, and the graph of a region, whose edges are these partials;
+and the partials of its results in its sources, by elimination of all vertices between them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count
 
-from dualbcast.autodiff.activity import (
-    AbsentTerms,
-    absent_terms,
-    activity,
-    always_present,
-    chained,
-    differentiable,
-    is_operation,
-    is_zero,
-    partials_at,
-    refuse_marked,
-    sometimes_absent,
-)
+from dualbcast.autodiff.activity import is_finite, is_zero, may_be_infinite, partials_at
+from dualbcast.autodiff.eliminate import Kind, Plan, cheapest_order
+from dualbcast.autodiff.presence import UNIT, Edge
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.compose import copy
 from dualbcast.ir.simplification import fold
-from dualbcast.ir.traversal import (
-    among,
-    assigned,
-    free_names,
-    hold,
-    map_blocks,
-    renamed,
-)
-from dualbcast.rules.table import RULES
-
-_UNNAMED = re.compile(rf"{ir.TEMPORARY}(#\d+)?")
+from dualbcast.ir.traversal import assigned, hold, renamed
 
 
-@dataclass(frozen=True, slots=True)
-class Dual:
-    """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
+class Region:
+    """The graph of a run of statements: the edges into each vertex, in the order of computation, and where it is
+    computed. Vertices without an entry are sources."""
 
-    The directions of a Jacobian are parameters. A missing pair is a structural zero. Where an output depends on a
-    direction along some paths only, `flags[i, d]` tells whether it does. Elsewhere the tangent is zero, or any number
-    for a caller that reads the flags.
-    """
+    _vertices = count()
 
-    function: ir.Function
-    partials: dict[tuple[int, int], str]
-    flags: dict[tuple[int, int], ir.Var] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.edges: dict[int, dict[int, Edge]] = {}
+        self.where: dict[int, Location] = {}
 
-    def tangents(self) -> dict[tuple[int, int], ir.Atom]:
-        """The tangents by output and direction; a structural zero is missing."""
-        values = {output.name: output.value for output in self.function.outputs if isinstance(output.value, ir.Atom)}
-        return {place: values[name] for place, name in self.partials.items()}
+    @classmethod
+    def source(cls) -> int:
+        """A vertex that depends on no other one."""
+        return next(cls._vertices)
 
+    def vertex(self, edges: Mapping[int, Edge], where: Location) -> int:
+        """A new vertex with these edges into it."""
+        new = self.source()
+        self.edges[new] = dict(edges)
+        self.where[new] = where
+        return new
 
-class Direction(NamedTuple):
-    """A direction to differentiate in: the tangents of the parameters that have one, and a label for the names."""
-
-    label: str
-    tangents: Mapping[int, ir.Atom]
-
-
-def unused_names(function: ir.Function) -> ir.Names:
-    """Names that are not in use in a function, and mean nothing else in a kernel."""
-    return free_names(function, [*(output.name for output in function.outputs), *RULES])
+    def into(self, vertex: int) -> dict[int, Edge]:
+        """The edges into a vertex; of a source, the one from itself."""
+        return self.edges.get(vertex, {vertex: UNIT})
 
 
-def unit_directions(params: Sequence[ir.Var], seeds: Iterable[int]) -> dict[int, Direction]:
-    """The directions of the parameters at `seeds`."""
-    return {
-        seed: Direction(params[seed].name.removeprefix(ir.TEMPORARY).replace("#", "_"), {seed: ir.ONE})
-        for seed in seeds
-    }
+class Emitter:
+    """Appends statements to a block: local partials, and products and sums of partials."""
 
-
-class ForwardMode:
-    """The partials of every variable beside it; the function is as the front end gives it: operations on atoms.
-
-    `names` are those of the function that the result becomes part of; those of `function` if not given.
-    """
-
-    def __init__(self, function: ir.Function, directions: dict[int, Direction], names: ir.Names | None) -> None:
-        self.function, self.seeds = function, tuple(directions)
-        self.seeded: dict[str, dict[int, ir.Atom]] = {}
-        for seed, direction in directions.items():
-            for position, tangent in direction.tangents.items():
-                self.seeded.setdefault(function.params[position].name, {})[seed] = tangent
-        self.active = activity(function, {name: frozenset(by) for name, by in self.seeded.items()})
-        refuse_marked(function, self.active)
-        taken = {*(param.name for param in function.params), *assigned(function.body)}
-        self.names = names or unused_names(function)
-        # The names of values, which are no derivatives.
-        self.values = taken - {*function.derived}
-        self.label = {seed: direction.label for seed, direction in directions.items()}
-        self.tangents: dict[tuple[str, int], ir.Var] = {}
-        self.flags: dict[tuple[str, int], ir.Var] = {}
-        # The first variable of the chain of each chained variable, and the partial in it.
-        self.chain_partials: dict[str, tuple[ir.Var, ir.Atom]] = {}
+    def __init__(self, names: ir.Names) -> None:
+        self.names = names
+        self.block: list[ir.Stmt] = []
+        self.plans: list[tuple[Location, Plan]] = []
         # Temporaries that are a constant times a variable, or divided by one: the constant first.
         self.scaled: dict[str, ir.Op] = {}
-        self.block: list[ir.Stmt] = []
-
-    # These are computed when they are first needed: reverse mode needs none of them.
-    @cached_property
-    def uncertain(self) -> dict[str, frozenset[int]]:
-        return sometimes_absent(self.function, self.active)
-
-    @cached_property
-    def absent_terms(self) -> AbsentTerms:
-        return absent_terms(self.function, self.active, self.uncertain)
-
-    @cached_property
-    def chained(self) -> frozenset[str]:
-        return chained(self.function)
-
-    def run(self, *, flagged: bool = False) -> Dual:
-        """The function of values and tangents; `flagged` says whether the caller reads the flags."""
-        body, where = self.visit(self.function.body), self.function.location
-        self.block = []
-        tangents, flags = {}, {}
-        for position, output in enumerate(self.function.outputs):
-            for seed in self.seeds:
-                if seed not in self.directions(output.value):
-                    continue
-                tangent, flag = self.tangent(output.value, seed), self.flag(output.value, seed)
-                if isinstance(flag, ir.Var) and isinstance(output.value, ir.Var):
-                    flags[position, seed] = flag
-                    if not flagged and (output.value.name, seed) in self.absent_terms.unspecified:
-                        tangent = self.emit(self.zero_if_absent(flag, tangent, where), where)
-                tangents[position, seed] = tangent
-        return self.dual((*body, *self.block), tangents, flags)
-
-    def dual(
-        self, body: ir.Block, tangents: Mapping[tuple[int, int], ir.Atom], flags: dict[tuple[int, int], ir.Var]
-    ) -> Dual:
-        """The function of values and of tangents by output and direction."""
-        outputs, partials = list(self.function.outputs), {}
-        for (position, seed), tangent in tangents.items():
-            name = self.names.fresh(f"{self.function.outputs[position].name}_d{self.label[seed]}")
-            outputs.append(ir.Output(name, tangent))
-            partials[position, seed] = name
-        derived = among({*assigned(body)} - self.values, body)
-        return Dual(replace(self.function, body=body, outputs=tuple(outputs), derived=derived), partials, flags)
-
-    # --- tangents and flags --------------------------------------------------------------------------------------
-
-    def directions(self, value: ir.Expr) -> frozenset[int]:
-        return self.active.get(value.name, frozenset()) if isinstance(value, ir.Var) else frozenset()
-
-    def tangent(self, value: ir.Expr, seed: int) -> ir.Atom:
-        """The tangent of a value in a direction."""
-        if not isinstance(value, ir.Var) or seed not in self.directions(value):
-            return ir.ZERO
-        if value.name in self.seeded:
-            return self.seeded[value.name][seed]
-        key = (value.name, seed)
-        if key not in self.tangents:
-            base = ir.TEMPORARY if _UNNAMED.fullmatch(value.name) else f"{value.name}_d{self.label[seed]}"
-            self.tangents[key] = ir.Var(self.names.fresh(base), "float")
-        return self.tangents[key]
-
-    def flag(self, value: ir.Expr, seed: int) -> ir.Atom:
-        """Whether a value depends on a direction along the path that has led to it."""
-        if not isinstance(value, ir.Var) or seed not in self.directions(value):
-            return ir.FALSE
-        if seed not in self.uncertain.get(value.name, ()):
-            return ir.TRUE
-        key = (value.name, seed)
-        if key not in self.flags:
-            self.flags[key] = ir.Var(self.names.fresh(f"{value.name}_in_{self.label[seed]}"), "bool")
-        return self.flags[key]
-
-    def zero_if_absent(self, flag: ir.Atom, tangent: ir.Expr, where: Location) -> ir.Expr:
-        """A tangent that is an exact zero where the flag is false."""
-        return fold(ir.Op("select", (flag, self.emit(tangent, where), ir.ZERO), "float", where))
-
-    # --- statements ----------------------------------------------------------------------------------------------
-
-    def visit(self, block: ir.Block) -> ir.Block:
-        new: list[ir.Stmt] = []
-        for stmt in block:
-            if isinstance(stmt, ir.Assign):
-                self.block = new
-                self.assign(stmt)
-            else:
-                new.append(map_blocks(stmt, self.visit))
-        return tuple(new)
-
-    def assign(self, stmt: ir.Assign) -> None:
-        """Append the assignment and those of its target's tangents and flags."""
-        self.block.append(stmt)
-        directions, value, where = self.directions(stmt.target), stmt.value, stmt.location
-        if not directions:
-            return
-        if isinstance(value, ir.Op) and not is_operation(value):
-            terms = self._selected(value, where)
-        else:
-            partials = self.local_partials(stmt)
-            if stmt.target.name in self.chained and len(partials) == 1:
-                (self.chain_partials[stmt.target.name],) = partials.items()
-                return
-            terms = self._terms(stmt.target, partials, where)
-        for seed in sorted(directions):
-            self.set(self.tangent(stmt.target, seed), self.total(terms.get(seed, []), where), where)
-        for seed in sorted(self.uncertain.get(stmt.target.name, ())):
-            self.set(self.flag(stmt.target, seed), self._presence(value, seed, where), where)
-
-    def set(self, target: ir.Atom, value: ir.Expr, where: Location) -> None:
-        assert isinstance(target, ir.Var)
-        self.block.append(ir.Assign(target, value, where))
+        # The atoms that temporaries are the negative of, and the tests that flags are the opposite of.
+        self.negated: dict[str, ir.Atom] = {}
+        self.opposites: dict[str, ir.Atom] = {}
 
     def emit(self, value: ir.Expr, where: Location) -> ir.Atom:
         """The value as an atom; if it is none, its assignment to a temporary is appended."""
@@ -231,74 +66,40 @@ class ForwardMode:
         return atom
 
     def note(self, stmt: ir.Stmt) -> None:
-        """Remember the value of a temporary that is assigned once, if it is a product with a constant."""
+        """Remember the value of a temporary, if it is a negative or a product with a constant."""
         match stmt:
+            case ir.Assign(target, ir.Op("neg", (ir.Var() as negated,), "float")):
+                self.negated[target.name] = negated
             case ir.Assign(target, ir.Op("mul" | "div", (ir.Const(), ir.Var()), "float") as value):
                 self.scaled[target.name] = value
             case ir.Assign(target, ir.Op("mul", (ir.Var() as factor, ir.Const() as constant), "float") as value):
                 self.scaled[target.name] = replace(value, args=(constant, factor))
 
-    def total(self, terms: Sequence[ir.Expr], where: Location) -> ir.Expr:
-        """The sum of some terms; all but its last step are appended."""
-        total: ir.Expr = terms[0] if terms else ir.ZERO
-        for term in terms[1:]:
-            if isinstance(term, ir.Op) and term.name == "neg":
-                total = fold(ir.Op("sub", (self.emit(total, where), *term.args), "float", where))
-            else:
-                total = fold(ir.Op("add", (self.emit(total, where), self.emit(term, where)), "float", where))
-        return total
-
-    def _presence(self, value: ir.Expr, seed: int, where: Location) -> ir.Expr:
-        """Whether a value depends on a direction."""
-        if isinstance(value, ir.Op) and value.name == "select":
-            test, then, orelse = value.args
-            return fold(ir.Op("select", (test, self.flag(then, seed), self.flag(orelse, seed)), "bool", where))
-        if seed in always_present(value, self.active, self.uncertain):
-            return ir.TRUE
-        result: ir.Expr = ir.FALSE
-        for arg in dict.fromkeys(differentiable(value)):
-            result = fold(ir.Op("or", (self.emit(result, where), self.flag(arg, seed)), "bool", where))
-        return result
-
-    def _selected(self, select: ir.Op, where: Location) -> dict[int, list[ir.Expr]]:
-        """For each direction, the tangent of a select."""
-        test, then, orelse = select.args
-        return {
-            seed: [fold(ir.Op("select", (test, self.tangent(then, seed), self.tangent(orelse, seed)), "float", where))]
-            for seed in self.directions(then) | self.directions(orelse)
-        }
-
-    def _terms(self, target: ir.Var, partials: Mapping[ir.Var, ir.Atom], where: Location) -> dict[int, list[ir.Expr]]:
-        """For each direction, the products of partial and tangent whose sum is the tangent of a name."""
-        terms: dict[int, list[ir.Expr]] = {}
-        for source, partial in partials.items():
-            for seed in sorted(self.directions(source)):
-                term = fold(ir.Op("mul", (partial, self.tangent(source, seed)), "float", where))
-                if (target.name, source.name, seed) in self.absent_terms.guarded:
-                    term = self.zero_if_absent(self.flag(source, seed), term, where)
-                terms.setdefault(seed, []).append(term)
-        return terms
-
     # --- local partials ------------------------------------------------------------------------------------------
 
-    def local_partials(self, stmt: ir.Assign) -> dict[ir.Var, ir.Atom]:
-        """The variables with tangents that a copy or an operation depends on, and its partials in them.
+    def local_edges(self, stmt: ir.Assign, vertices: Mapping[str, int], unstable: Iterable[str]) -> dict[int, Edge]:
+        """The edges into the value of an assignment from those operands that have vertices.
 
-        The statements that compute these are appended.
+        The statements that compute the partials are appended. The names in `unstable` change later in the block.
         """
         value, where = stmt.value, stmt.location
-        if not isinstance(value, ir.Op):
-            return {value: ir.ONE} if isinstance(value, ir.Var) else {}
-        if not any(map(self.directions, value.args)):  # such as a conversion, which has no partial
-            return {}
+        assert isinstance(value, ir.Op)
+        edges: dict[int, Edge] = {}
+        if value.name == "select":
+            test, *sides = value.args
+            for side, flag in zip(sides, (test, self.opposite(test, where)), strict=True):
+                if isinstance(side, ir.Var) and side.name in vertices:
+                    assert isinstance(flag, ir.Atom)
+                    self.add(edges, vertices[side.name], Edge(ir.ONE, flag, is_exact=False, is_bounded=True), where)
+            return edges
+        if not any(isinstance(arg, ir.Var) and arg.name in vertices for arg in value.args):
+            return edges  # such as a conversion, which has no partial
         template, args, partials = partials_at(value)
         needed = [
-            (arg, partial)
+            (vertices[arg.name], partial)
             for arg, partial in zip(value.args, partials, strict=True)
-            if isinstance(arg, ir.Var) and self.directions(arg) and not is_zero(partial)
+            if isinstance(arg, ir.Var) and arg.name in vertices and not is_zero(partial)
         ]
-        if not needed:
-            return {}
         # A template has no parameters for arguments that are known numbers.
         unknown = [arg for arg in (*args, stmt.target) if not isinstance(arg, ir.Const)] if template.params else []
         body, by = copy(template, unknown, self.names, ir.TEMPORARY, where)
@@ -306,18 +107,127 @@ class ForwardMode:
         names = assigned(body)
         for part in body if len(set(names)) == len(names) == len(body) else ():
             self.note(part)
-        by_source: dict[ir.Var, ir.Atom] = {}
+        poles = may_be_infinite(value)
         for source, expr in needed:
             partial = self.emit(renamed(expr, by), where)
-            if source.name in self.chain_partials:
-                source, inner = self.chain_partials[source.name]
-                partial = self.emit(self.product(partial, inner, where), where)
-            total = by_source.get(source)
-            by_source[source] = partial if total is None else self.emit(self.total([total, partial], where), where)
-        return by_source
+            is_negative = isinstance(partial, ir.Var) and partial.name in self.negated
+            if is_negative:
+                partial = self.negated[partial.name]
+            if isinstance(partial, ir.Var) and partial.name in unstable:
+                partial = self.held(partial, where)
+            has_poles = poles and isinstance(partial, ir.Var)
+            edge = Edge(partial, has_poles=has_poles, is_bounded=is_finite(partial), is_negative=is_negative)
+            self.add(edges, source, edge, where)
+        return edges
 
-    def product(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Expr:
-        """The product of two partials, whose operands have not changed; constants in both become one."""
+    def held(self, value: ir.Expr, where: Location) -> ir.Atom:
+        """The value in a variable of its own."""
+        target = ir.Var(self.names.fresh(ir.TEMPORARY), value.kind)
+        self.block.append(ir.Assign(target, value, where))
+        return target
+
+    # --- presence ------------------------------------------------------------------------------------------------
+
+    def opposite(self, test: ir.Expr, where: Location) -> ir.Atom:
+        """The flag that is false where a test is true."""
+        atom = self.emit(fold(ir.Op("not", (test,), "bool", where)), where)
+        if isinstance(atom, ir.Var):
+            assert isinstance(test, ir.Atom)
+            self.opposites[atom.name] = test
+        return atom
+
+    def exact(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge with its sign, and zero where it is absent."""
+        return self.signed(replace(edge, partial=self.masked(edge, where)), where)
+
+    def signed(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge with its sign."""
+        if not edge.is_negative:
+            return edge.partial
+        return self.emit(fold(ir.Op("neg", (edge.partial,), "float", where)), where)
+
+    def masked(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge without its sign, and zero where it is absent."""
+        if edge.flag == ir.TRUE or edge.is_exact:
+            return edge.partial
+        return self.emit(self._chosen(edge.flag, edge.partial, ir.ZERO, where), where)
+
+    def _chosen(self, flag: ir.Atom, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Expr:
+        if isinstance(flag, ir.Var) and flag.name in self.opposites:
+            flag, one, other = self.opposites[flag.name], other, one
+        return fold(ir.Op("select", (flag, one, other), "float", where))
+
+    def _are_opposite(self, one: ir.Atom, other: ir.Atom) -> bool:
+        return any(
+            isinstance(flag, ir.Var) and self.opposites.get(flag.name) == test
+            for flag, test in ((one, other), (other, one))
+        )
+
+    # --- products and sums ---------------------------------------------------------------------------------------
+
+    def product(self, one: Edge, other: Edge, where: Location) -> Edge:
+        """The edge for a way along two edges."""
+        is_negative = one.is_negative != other.is_negative
+        partial: ir.Expr
+        if ir.MINUS_ONE in (one.partial, other.partial):
+            partial = other.partial if one.partial == ir.MINUS_ONE else one.partial
+            is_negative = not is_negative
+        else:
+            partial = self.multiplied(one.partial, other.partial, where)
+        flag, is_exact, begins = self._both(one.flag, other.flag, where), True, True
+        for edge, factor in ((one, other), (other, one)):
+            if edge.flag != ir.TRUE:
+                is_zero_then = edge.begins and not factor.has_poles
+                begins &= is_zero_then
+                is_exact &= is_zero_then or (edge.is_exact and factor.is_bounded)
+        return Edge(
+            self.emit(partial, where),
+            flag,
+            is_exact,
+            begins and flag != ir.TRUE,
+            one.has_poles or other.has_poles,
+            one.is_bounded and other.is_bounded,
+            is_negative,
+        )
+
+    def _both(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Atom:
+        if ir.TRUE in (one, other) or one == other:
+            return other if one == ir.TRUE else one
+        return self.emit(fold(ir.Op("and", (one, other), "bool", where)), where)
+
+    def add(self, edges: dict[int, Edge], source: int, edge: Edge, where: Location) -> None:
+        """Add an edge from a source to those there are."""
+        before = edges.get(source)
+        edges[source] = edge if before is None else self.total(before, edge, where)
+
+    def total(self, one: Edge, other: Edge, where: Location) -> Edge:
+        """The sum of two edges from one source."""
+        same_sign = one.is_negative == other.is_negative
+        poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
+        if self._are_opposite(one.flag, other.flag):
+            sides = [each.partial if same_sign else self.signed(each, where) for each in (one, other)]
+            chosen = self.emit(self._chosen(one.flag, *sides, where), where)
+            return Edge(
+                chosen, has_poles=poles, is_bounded=is_bounded, is_negative=same_sign and one.is_negative
+            )
+        flag: ir.Atom = ir.TRUE
+        if ir.TRUE not in (one.flag, other.flag):
+            flag = one.flag
+            if flag != other.flag:
+                flag = self.emit(fold(ir.Op("or", (one.flag, other.flag), "bool", where)), where)
+        begins = flag != ir.TRUE and one.begins and other.begins
+        if one.flag == other.flag and one.is_exact == other.is_exact:
+            left, right, is_exact = one.partial, other.partial, one.is_exact
+        else:
+            left, right, is_exact = self.masked(one, where), self.masked(other, where), True
+        is_negative = one.is_negative and other.is_negative
+        if one.is_negative and not other.is_negative:
+            left, right = right, left
+        partial = self.emit(fold(ir.Op("add" if same_sign else "sub", (left, right), "float", where)), where)
+        return Edge(partial, flag, is_exact, begins, poles, is_bounded, is_negative)
+
+    def multiplied(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Expr:
+        """The product of two partials; constants in both become one."""
         for left, right in ((one, other), (other, one)):
             op = self.scaled.get(left.name) if isinstance(left, ir.Var) else None
             if op is not None and op.name == "mul":
@@ -340,3 +250,63 @@ class ForwardMode:
         product = constant.value * factor.value
         # With larger or smaller constants, the product could overflow or underflow where the original one does not.
         return replace(op, args=(ir.Const(product, "float"), rest)) if 1e-6 < abs(product) < 1e6 else None
+
+    # --- elimination ---------------------------------------------------------------------------------------------
+
+    def accumulate(self, region: Region, ends: Iterable[int]) -> None:
+        """Give each of these vertices edges from sources of the region alone.
+
+        The statements that compute them are appended.
+        """
+        needed = self._ancestors(region, ends)
+        edges = {vertex: dict(region.edges[vertex]) for vertex in sorted(needed)}
+        # An end may be on the way to another one: what is left at the last is a copy of it.
+        last = {-1 - end: end for end in dict.fromkeys(ends) if end in needed}
+        for copied, end in last.items():
+            edges[copied] = {end: UNIT}
+        for vertex, sources in edges.items():
+            dead = [each for each in sources if each in region.edges and each not in needed]
+            for each in dead:
+                del sources[each]
+        kinds = {vertex: {u: _kind(edge) for u, edge in sources.items()} for vertex, sources in edges.items()}
+        plan = cheapest_order(kinds, last.keys())
+        out: dict[int, list[int]] = {}
+        for vertex, sources in edges.items():
+            for source in sources:
+                out.setdefault(source, []).append(vertex)
+        for vertex in plan.order:
+            sources, where = edges.pop(vertex), region.where[vertex]
+            for target in out.pop(vertex):
+                second = edges[target].pop(vertex)
+                for source, first in sources.items():
+                    if source not in edges[target]:
+                        out[source].append(target)
+                    self.add(edges[target], source, self.product(first, second, where), where)
+            for source in sources:
+                out[source].remove(vertex)
+        for copied, end in last.items():
+            region.edges[end] = edges[copied]
+        if last:
+            self.plans.append((region.where[next(iter(last.values()))], plan))
+
+    def _ancestors(self, region: Region, ends: Iterable[int]) -> set[int]:
+        """The vertices that are no sources, from a source to one of the ends."""
+        found: set[int] = set()
+        pending = [*ends]
+        while pending:
+            vertex = pending.pop()
+            if vertex in region.edges and vertex not in found:
+                found.add(vertex)
+                pending += region.edges[vertex]
+        # Without those that no source reaches.
+        live: set[int] = set()
+        for vertex in sorted(found):
+            if any(source in live or source not in region.edges for source in region.edges[vertex]):
+                live.add(vertex)
+        return live
+
+
+def _kind(edge: Edge) -> Kind:
+    if not isinstance(edge.partial, ir.Const):
+        return Kind.VARYING
+    return Kind.UNIT if abs(edge.partial.value) == 1 else Kind.CONSTANT

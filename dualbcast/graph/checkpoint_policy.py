@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.autodiff.operation_cost import cost_of_element
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from dualbcast.autodiff.operation_cost import cost_of_element
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
 from dualbcast.graph.lazy import Output, gather

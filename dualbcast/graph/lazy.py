@@ -16,7 +16,7 @@ from weakref import ref
 
 import numpy as np
 
-from dualbcast.autodiff.differentiate import contraction_of
+from dualbcast.autodiff.derived_functions import contraction_of
 from dualbcast.graph.arrays import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.ir import nodes

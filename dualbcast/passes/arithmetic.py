@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.autodiff.operation_cost import (
+from dualbcast.passes.cost_model import (
     ITERATIONS,
     cost_of_element,
     cost_of_operation,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from dualbcast.autodiff.operation_cost import cost_of_block
+from dualbcast.passes.cost_model import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold, simplify, zero

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Set
 from functools import lru_cache
 
-from dualbcast.autodiff.operation_cost import cost_of_block, cost_of_operation
+from dualbcast.passes.cost_model import cost_of_block, cost_of_operation
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (

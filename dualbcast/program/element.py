@@ -69,7 +69,7 @@ class Element:
         element = self._derived.get((derivation, wrt))
         if element is None:
             # Imported here, since most processes derive nothing.
-            from dualbcast.autodiff.differentiate import partial_of, pullback_of, pushforward_of
+            from dualbcast.autodiff.derived_functions import partial_of, pullback_of, pushforward_of
             from dualbcast.ir.compose import restrict
             from dualbcast.ir.simplification import simplify
 

@@ -72,11 +72,9 @@ class Product:
 def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
     """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`."""
     # Imported here, since a product whose facts are on disk does not need them.
-    from dualbcast.autodiff.eliminate import is_shorter
-    from dualbcast.autodiff.operation_cost import cost_of_element
+    from dualbcast.passes.cost_model import cost_of_element
 
-    reverse = which not in ("value", "parts") and is_shorter(function)
-    both, results = _computed(function, which, wrt, reverse=reverse, fused=True)
+    both, results = _computed(function, which, wrt, fused=True)
     stored: list[_Place] = [(at,) for at in range(len(function.outputs))] if which.startswith("value") else []
     values = len(stored)
     blocks: dict[_Place, Block] = {}
@@ -102,10 +100,10 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
 
 
 def _computed(
-    function: Function, which: Which, wrt: Sequence[int], *, reverse: bool = False, fused: bool = False
+    function: Function, which: Which, wrt: Sequence[int], *, fused: bool = False
 ) -> tuple[Function, dict[_Place, Output]]:
-    """IR with all results among its outputs; these, as in `Product.blocks`, and the values. See `dualize`."""
-    from dualbcast.autodiff.differentiate import dualize, hessian_of
+    """IR with all results among its outputs; these, as in `Product.blocks`, and the values."""
+    from dualbcast.autodiff.derived_functions import hessian_of, jacobian_of
     from dualbcast.program import pipeline
 
     outputs, both = range(len(function.outputs)), function
@@ -113,9 +111,9 @@ def _computed(
     if which not in ("value", "parts"):
         second: Mapping[Any, str] = {}
         if "hessian" in which:
-            dual, second = hessian_of(function, wrt, reverse=reverse)
+            dual, second = hessian_of(function, wrt)
         else:
-            dual = dualize(function, wrt, reverse=reverse)
+            dual = jacobian_of(function, wrt)
         both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}

@@ -36,13 +36,13 @@ def partials(of: Callable[..., Any]) -> Callable[[Scalar], Scalar]:
 # --- operators -----------------------------------------------------------------------------------------------------
 
 
-@partials(lambda y, b, slope: (-(1.0 / b), y * (1.0 / b) * (1.0 / b)))
+@partials(lambda y, b, slope: (1.0 / b, -(y * (1.0 / b) * (1.0 / b))))
 def quotient_slope(y: float, b: float) -> float:
-    """The slope of y = a / b in b, by the reciprocal of b, which is also the slope in a.
+    """The slope of y = a / b in b without its sign, by the reciprocal of b, which is also the slope in a.
 
     The derivative of this text would contain the square of b, which overflows long before the curvature does.
     """
-    return -(y * (1.0 / b))
+    return y * (1.0 / b)
 
 
 # --- powers --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from oracles import Result, Watch, evaluate, finite_differences, numbers_of, reb
 from program import Program
 
 from dualbcast import differentiable_broadcast, gradient
-from dualbcast.autodiff.differentiate import dualize
+from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, While
 from dualbcast.ir.simplification import simplify
@@ -214,7 +214,7 @@ def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, toleran
 def _check_passes(program: Program) -> None:
     function = verify(lower(program.function, program.kinds).function)
     verify(simplify(function))
-    verify(simplify(simplify(verify(dualize(function, program.wrt).function))))
+    verify(simplify(simplify(verify(jacobian_of(function, program.wrt).function))))
 
 
 # --- what the kernels give -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from corpus import Case
 
-from dualbcast.autodiff.differentiate import dualize
+from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
 from dualbcast.kernel_spec import KernelSource, Layout
@@ -28,7 +28,7 @@ def lowered(case: Case) -> Function:
 
 @cache
 def dual(case: Case) -> Function:
-    return dualize(lowered(case), case.floats).function
+    return jacobian_of(lowered(case), case.floats).function
 
 
 def source(function: Function) -> KernelSource:

@@ -18,7 +18,7 @@ from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.activity import chained
-from dualbcast.autodiff.differentiate import dualize
+from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
@@ -298,7 +298,7 @@ def test_reassigned_names_are_not_merged(how: str):
 def multiplications(function: Any, arity: int) -> int:
     """How many there are beside those of the value."""
     value = lower(function, ["float"] * arity).function
-    both = simplify(dualize(value, range(arity)).function)
+    both = simplify(jacobian_of(value, range(arity)).function)
     counts = [operations(each).get("mul", 0) for each in (simplify(value), both)]
     return counts[1] - counts[0]
 
@@ -348,7 +348,7 @@ def test_constants_of_a_chain_become_one(name: str) -> None:
 
     assert multiplications(function, 2) == count + 2
     columns = [[0.3, 0.8, 1.7], [1.5, 0.5, 0.9]]
-    dual = simplify(dualize(lower(function, ["float", "float"]).function, (0, 1)).function)
+    dual = simplify(jacobian_of(lower(function, ["float", "float"]).function, (0, 1)).function)
     _, in_a, in_b = execute(dual, columns)
     a, b = np.array(columns)
     code, names = compile(name, name, "eval"), {each: getattr(mpmath, each) for each in ("erfc", "sqrt", "log10")}
@@ -391,7 +391,7 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
 
     points = [(0.3, 0.7), (0.9, -0.4), (-1.1, 0.2)]
     for function in (moved, scaled, read_elsewhere):
-        f = dualize(lower(function, ("float", "float")).function, (0, 1)).function
+        f = jacobian_of(lower(function, ("float", "float")).function, (0, 1)).function
         found = execute(simplify(verify(f)), list(zip(*points, strict=True)))
         step = 1e-6
         for row, (a, b) in enumerate(points):
@@ -420,6 +420,6 @@ def test_a_slope_waits_while_what_it_is_made_of_lasts(how: str) -> None:
     assert (T.name in chained(function)) == (how == "nowhere")
     columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
     x, y = np.array(columns)
-    _, in_x, in_y = execute(verify(simplify(dualize(function, (0, 1)).function)), columns)
+    _, in_x, in_y = execute(verify(simplify(jacobian_of(function, (0, 1)).function)), columns)
     slope = np.exp(np.sin(x * y)) * np.cos(x * y)
     np.testing.assert_allclose([in_x, in_y], [slope * y, slope * x], rtol=1e-12)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dualbcast import special
-from dualbcast.autodiff.operation_cost import cost_of_element
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.frontend.lower import lower
 from dualbcast.graph.checkpoint_policy import cost_of
 from dualbcast.program.element import Element
