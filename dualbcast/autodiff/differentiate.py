@@ -23,16 +23,20 @@ from dualbcast.ir.traversal import (
     among,
     assigned,
     blocks,
+    expressions,
     falls_through,
     free_names,
     jumps,
     read_counts,
+    remove_dead,
     results,
     statements,
     targets,
 )
 from dualbcast.rules.table import RULES
 
+# The assumed number of iterations of a loop.
+_ITERATIONS = 8
 _UNNAMED = re.compile(rf"{ir.TEMPORARY}(#\d+)?")
 
 
@@ -82,7 +86,43 @@ def differentiate(
     `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
     function that the result becomes part of, if it does.
     """
-    return _Differentiation(function, directions, names or unused_names(function)).run()
+    names = names or unused_names(function)
+    best: tuple[int, Dual] | None = None
+    mark = names.mark()
+    pending = [_Policy(True, True), _Policy(False, True), _Policy(True, False), _Policy(False, False)]
+    while pending:
+        policy = pending.pop(0)
+        run = _Differentiation(function, directions, names, policy)
+        dual = run.run()
+        cost = _work(remove_dead(dual.function).body)
+        if best is None or cost < best[0]:
+            best = cost, dual
+        if not run.used.branches:
+            pending = [each for each in pending if each.branches == policy.branches]
+        if not run.used.loops:
+            pending = [each for each in pending if each.loops == policy.loops]
+        names.reset(mark)
+    assert best is not None
+    names.take(assigned(best[1].function.body))
+    names.take(output.name for output in best[1].function.outputs)
+    return best[1]
+
+
+class _Policy(NamedTuple):
+    """Whether branches and loops that read fewer variables than there are sources are differentiated in these."""
+
+    branches: bool
+    loops: bool
+
+
+def _work(block: ir.Block) -> int:
+    """The operations of a block, of both sides of a branch, and of several iterations of a loop."""
+    count = 0
+    for stmt in block:
+        own = [expr for expr in expressions(stmt) if isinstance(expr, ir.Op)]
+        inside = sum(map(_work, blocks(stmt)))
+        count += len(own) + (_ITERATIONS * inside if isinstance(stmt, ir.For | ir.While) else inside)
+    return count
 
 
 # The partials of a variable that is assigned on several paths, by source, and the flags of those that may be absent.
@@ -102,8 +142,12 @@ class _Scope(NamedTuple):
 
 
 class _Differentiation:
-    def __init__(self, function: ir.Function, directions: Mapping[int, Direction], names: ir.Names) -> None:
-        self.function, self.directions, self.names = function, directions, names
+    def __init__(
+        self, function: ir.Function, directions: Mapping[int, Direction], names: ir.Names, policy: _Policy
+    ) -> None:
+        self.function, self.directions, self.names, self.policy = function, directions, names, policy
+        # Where the policy made a difference.
+        self.used = _Policy(False, False)
         # The names of values, which are no derivatives.
         self.values = {*(param.name for param in function.params), *assigned(function.body)} - {*function.derived}
         self.out = Emitter(names)
@@ -250,7 +294,7 @@ class _Differentiation:
         self.out.accumulate(scope.region, live.values())
         return {name: dict(scope.region.into(vertex)) for name, vertex in live.items()}
 
-    def is_local(self, live: Mapping[str, int], scope: _Scope) -> bool:
+    def is_fewer(self, live: Mapping[str, int], scope: _Scope) -> bool:
         """Whether the live variables are fewer than the sources that they depend on."""
         reached: set[int] = set()
         seen: set[int] = set()
@@ -283,7 +327,9 @@ class _Differentiation:
         live = self.live(stmt, scope)
         # The variables that a loop carries have their partials in the sources of its region.
         is_bound = jumps(stmt) or any(name in scope.carried for name in targets((stmt,)))
-        given = self.given(live, scope, local=not is_bound and self.is_local(live, scope))
+        is_fewer = not is_bound and self.is_fewer(live, scope)
+        self.used = self.used._replace(branches=self.used.branches or is_fewer)
+        given = self.given(live, scope, local=is_fewer and self.policy.branches)
         sides: list[list[ir.Stmt]] = []
         edges: list[dict[str, dict[int, Edge]]] = []
         ends: list[int] = []
@@ -326,7 +372,7 @@ class _Differentiation:
             partial, outer = self.place(result, source), self.out.block
             flags = [ir.FALSE if edge is None else edge.flag for edge in both]
             there = [edge for edge in both if edge is not None]
-            is_negative = all(edge.is_negative for edge in there)
+            is_negative = len(there) == 2 and all(edge.is_negative for edge in there)
             for side, edge in zip(sides, both, strict=True):
                 value: ir.Atom = ir.ZERO
                 if edge is not None:
@@ -357,7 +403,8 @@ class _Differentiation:
 
     def place(self, var: ir.Var, source: int) -> ir.Var:
         """A variable for the partial of another one in a source."""
-        base = ir.TEMPORARY if _UNNAMED.fullmatch(var.name) else f"{var.name}_d{self.labels[source]}"
+        label = self.labels[source]
+        base = ir.TEMPORARY if label[:1] == "_" or _UNNAMED.fullmatch(var.name) else f"{var.name}_d{label}"
         return ir.Var(self.names.fresh(base), "float")
 
     # --- loops ---------------------------------------------------------------------------------------------------
@@ -366,7 +413,9 @@ class _Differentiation:
         """Append a loop with its partials; the variables that it changes get vertices."""
         where, out = stmt.location, self.out
         live = self.live(stmt, scope)
-        given = self.given(live, scope, local=self.is_local(live, scope))
+        is_fewer = self.is_fewer(live, scope)
+        self.used = self.used._replace(loops=self.used.loops or is_fewer)
+        given = self.given(live, scope, local=is_fewer and self.policy.loops)
         active = activity(flows((stmt,)), {name: frozenset(edges) for name, edges in given.items()})
         sure = {
             name: frozenset(source for source, edge in edges.items() if edge.flag == ir.TRUE)

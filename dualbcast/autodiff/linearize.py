@@ -180,6 +180,8 @@ class Emitter:
                 is_zero_then = edge.begins and not factor.has_poles
                 begins &= is_zero_then
                 is_exact &= is_zero_then or (edge.is_exact and factor.is_bounded)
+        if is_negative and isinstance(partial, ir.Const):
+            partial, is_negative = ir.Const(-partial.value, "float"), False
         return Edge(
             self.emit(partial, where),
             flag,
