@@ -18,6 +18,10 @@ from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import assigned, hold, renamed
 
 
+# Tests, each with the result that it must have.
+Conditions = frozenset[tuple[ir.Atom, bool]]
+
+
 class Region:
     """The graph of a run of statements: the edges into each vertex, in the order of computation, and where it is
     computed. Vertices without an entry are sources."""
@@ -54,9 +58,9 @@ class Emitter:
         self.plans: list[tuple[Location, Plan]] = []
         # Temporaries that are a constant times a variable, or divided by one: the constant first.
         self.scaled: dict[str, ir.Op] = {}
-        # The atoms that temporaries are the negative of, and the tests that flags are the opposite of.
+        # The atoms that temporaries are the negative of, and the conditions that flags are the conjunction of.
         self.negated: dict[str, ir.Atom] = {}
-        self.opposites: dict[str, ir.Atom] = {}
+        self.conditions: dict[str, Conditions] = {}
 
     def emit(self, value: ir.Expr, where: Location) -> ir.Atom:
         """The value as an atom; if it is none, its assignment to a temporary is appended."""
@@ -133,8 +137,21 @@ class Emitter:
         atom = self.emit(fold(ir.Op("not", (test,), "bool", where)), where)
         if isinstance(atom, ir.Var):
             assert isinstance(test, ir.Atom)
-            self.opposites[atom.name] = test
+            self.conditions[atom.name] = frozenset({(test, False)})
         return atom
+
+    def conditions_of(self, flag: ir.Atom) -> Conditions:
+        """The tests whose conjunction a flag is, each with the result that it must have."""
+        if isinstance(flag, ir.Const):
+            return frozenset()
+        return self.conditions.get(flag.name, frozenset({(flag, True)}))
+
+    def conjunction(self, conditions: Conditions, where: Location) -> ir.Atom:
+        """The flag that is true where all of some conditions are."""
+        flag: ir.Atom = ir.TRUE
+        for test, result in sorted(conditions, key=repr):
+            flag = self._both(flag, test if result else self.opposite(test, where), where)
+        return flag
 
     def exact(self, edge: Edge, where: Location) -> ir.Atom:
         """The partial of an edge with its sign, and zero where it is absent."""
@@ -150,18 +167,14 @@ class Emitter:
         """The partial of an edge without its sign, and zero where it is absent."""
         if edge.flag == ir.TRUE or edge.is_exact:
             return edge.partial
-        return self.emit(self._chosen(edge.flag, edge.partial, ir.ZERO, where), where)
+        return self._chosen(edge.flag, edge.partial, ir.ZERO, where)
 
-    def _chosen(self, flag: ir.Atom, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Expr:
-        if isinstance(flag, ir.Var) and flag.name in self.opposites:
-            flag, one, other = self.opposites[flag.name], other, one
-        return fold(ir.Op("select", (flag, one, other), "float", where))
-
-    def _are_opposite(self, one: ir.Atom, other: ir.Atom) -> bool:
-        return any(
-            isinstance(flag, ir.Var) and self.opposites.get(flag.name) == test
-            for flag, test in ((one, other), (other, one))
-        )
+    def _chosen(self, flag: ir.Atom, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Atom:
+        conditions = self.conditions_of(flag)
+        if len(conditions) == 1:
+            ((flag, result),) = conditions
+            one, other = (one, other) if result else (other, one)
+        return self.emit(fold(ir.Op("select", (flag, one, other), "float", where)), where)
 
     # --- products and sums ---------------------------------------------------------------------------------------
 
@@ -195,28 +208,31 @@ class Emitter:
     def _both(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Atom:
         if ir.TRUE in (one, other) or one == other:
             return other if one == ir.TRUE else one
-        return self.emit(fold(ir.Op("and", (one, other), "bool", where)), where)
+        flag = self.emit(fold(ir.Op("and", (one, other), "bool", where)), where)
+        if isinstance(flag, ir.Var):
+            self.conditions[flag.name] = self.conditions_of(one) | self.conditions_of(other)
+        return flag
 
     def add(self, edges: dict[int, Edge], source: int, edge: Edge, where: Location) -> None:
-        """Add an edge from a source to those there are."""
+        """Add an edge from a source to those there are; edges whose sum is zero are none."""
         before = edges.get(source)
         edges[source] = edge if before is None else self.total(before, edge, where)
+        if is_zero(edges[source].partial):
+            del edges[source]
 
     def total(self, one: Edge, other: Edge, where: Location) -> Edge:
         """The sum of two edges from one source."""
         same_sign = one.is_negative == other.is_negative
         poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
-        if self._are_opposite(one.flag, other.flag):
-            sides = [each.partial if same_sign else self.signed(each, where) for each in (one, other)]
-            chosen = self.emit(self._chosen(one.flag, *sides, where), where)
-            return Edge(
-                chosen, has_poles=poles, is_bounded=is_bounded, is_negative=same_sign and one.is_negative
-            )
         flag: ir.Atom = ir.TRUE
         if ir.TRUE not in (one.flag, other.flag):
             flag = one.flag
             if flag != other.flag:
                 flag = self.emit(fold(ir.Op("or", (one.flag, other.flag), "bool", where)), where)
+        if not (one.is_exact and other.is_exact):
+            test = self._distinguishing(one.flag, other.flag)
+            if test is not None:
+                return self._alternative(one, other, test, flag, where)
         begins = flag != ir.TRUE and one.begins and other.begins
         if one.flag == other.flag and one.is_exact == other.is_exact:
             left, right, is_exact = one.partial, other.partial, one.is_exact
@@ -227,6 +243,37 @@ class Emitter:
             left, right = right, left
         partial = self.emit(fold(ir.Op("add" if same_sign else "sub", (left, right), "float", where)), where)
         return Edge(partial, flag, is_exact, begins, poles, is_bounded, is_negative)
+
+    def _distinguishing(self, one: ir.Atom, other: ir.Atom) -> ir.Atom | None:
+        """A test that must be true where one flag is, and false where the other one is."""
+        others = self.conditions_of(other)
+        return next((test for test, result in self.conditions_of(one) if (test, not result) in others), None)
+
+    def _alternative(self, one: Edge, other: Edge, test: ir.Atom, flag: ir.Atom, where: Location) -> Edge:
+        """The sum of two edges of which one at most is present: that depends on a test."""
+        same_sign = one.is_negative == other.is_negative
+        rests = [
+            frozenset(each for each in self.conditions_of(edge.flag) if each[0] != test) for edge in (one, other)
+        ]
+        sides = [edge.partial if same_sign else self.signed(edge, where) for edge in (one, other)]
+        is_exact = rests[0] != rests[1]
+        if is_exact:
+            sides = [
+                side if edge.is_exact else self._chosen(self.conjunction(rest, where), side, ir.ZERO, where)
+                for side, edge, rest in zip(sides, (one, other), rests, strict=True)
+            ]
+        else:
+            flag = self.conjunction(rests[0], where)
+        if (test, False) in self.conditions_of(one.flag):
+            sides.reverse()
+        return Edge(
+            self._chosen(test, sides[0], sides[1], where),
+            flag,
+            is_exact,
+            has_poles=one.has_poles or other.has_poles,
+            is_bounded=one.is_bounded and other.is_bounded,
+            is_negative=same_sign and one.is_negative,
+        )
 
     def multiplied(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Expr:
         """The product of two partials; constants in both become one."""
@@ -281,9 +328,10 @@ class Emitter:
             for target in out.pop(vertex):
                 second = edges[target].pop(vertex)
                 for source, first in sources.items():
-                    if source not in edges[target]:
-                        out[source].append(target)
+                    was_there = source in edges[target]
                     self.add(edges[target], source, self.product(first, second, where), where)
+                    if was_there != (source in edges[target]):
+                        (out[source].remove if was_there else out[source].append)(target)
             for source in sources:
                 out[source].remove(vertex)
         for copied, end in last.items():
