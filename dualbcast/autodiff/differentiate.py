@@ -393,7 +393,7 @@ class _Differentiation:
             into[source] = Edge(
                 partial,
                 flag,
-                is_exact=all(edge.is_exact for edge in there),
+                frozenset({(flag, True)} if any(edge.unmasked for edge in there) else ()),
                 begins=flag != ir.TRUE and len(there) == 2 and all(e.begins or e.flag == ir.TRUE for e in there),
                 has_poles=any(edge.has_poles for edge in there),
                 is_bounded=all(edge.is_bounded for edge in there),

@@ -10,16 +10,12 @@ from itertools import count
 
 from dualbcast.autodiff.activity import is_finite, is_zero, may_be_infinite, partials_at
 from dualbcast.autodiff.eliminate import Kind, Plan, cheapest_order
-from dualbcast.autodiff.presence import UNIT, Edge
+from dualbcast.autodiff.presence import UNIT, Conditions, Edge
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.compose import copy
 from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import assigned, hold, renamed
-
-
-# Tests, each with the result that it must have.
-Conditions = frozenset[tuple[ir.Atom, bool]]
 
 
 class Region:
@@ -94,7 +90,7 @@ class Emitter:
             for side, flag in zip(sides, (test, self.opposite(test, where)), strict=True):
                 if isinstance(side, ir.Var) and side.name in vertices:
                     assert isinstance(flag, ir.Atom)
-                    self.add(edges, vertices[side.name], Edge(ir.ONE, flag, is_exact=False, is_bounded=True), where)
+                    self.add(edges, vertices[side.name], Edge(ir.ONE, flag, self.conditions_of(flag), is_bounded=True), where)
             return edges
         if not any(isinstance(arg, ir.Var) and arg.name in vertices for arg in value.args):
             return edges  # such as a conversion, which has no partial
@@ -165,9 +161,12 @@ class Emitter:
 
     def masked(self, edge: Edge, where: Location) -> ir.Atom:
         """The partial of an edge without its sign, and zero where it is absent."""
-        if edge.flag == ir.TRUE or edge.is_exact:
-            return edge.partial
-        return self._chosen(edge.flag, edge.partial, ir.ZERO, where)
+        return self._zero_unless(edge.unmasked, edge.partial, where)
+
+    def _zero_unless(self, conditions: Conditions, partial: ir.Atom, where: Location) -> ir.Atom:
+        if not conditions:
+            return partial
+        return self._chosen(self.conjunction(conditions, where), partial, ir.ZERO, where)
 
     def _chosen(self, flag: ir.Atom, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Atom:
         conditions = self.conditions_of(flag)
@@ -187,18 +186,19 @@ class Emitter:
             is_negative = not is_negative
         else:
             partial = self.multiplied(one.partial, other.partial, where)
-        flag, is_exact, begins = self._both(one.flag, other.flag, where), True, True
+        flag, unmasked, begins = self._both(one.flag, other.flag, where), one.unmasked | other.unmasked, True
         for edge, factor in ((one, other), (other, one)):
             if edge.flag != ir.TRUE:
                 is_zero_then = edge.begins and not factor.has_poles
                 begins &= is_zero_then
-                is_exact &= is_zero_then or (edge.is_exact and factor.is_bounded)
+                if not (is_zero_then or factor.is_bounded):
+                    unmasked |= self.conditions_of(edge.flag)
         if is_negative and isinstance(partial, ir.Const):
             partial, is_negative = ir.Const(-partial.value, "float"), False
         return Edge(
             self.emit(partial, where),
             flag,
-            is_exact,
+            unmasked,
             begins and flag != ir.TRUE,
             one.has_poles or other.has_poles,
             one.is_bounded and other.is_bounded,
@@ -229,20 +229,20 @@ class Emitter:
             flag = one.flag
             if flag != other.flag:
                 flag = self.emit(fold(ir.Op("or", (one.flag, other.flag), "bool", where)), where)
-        if not (one.is_exact and other.is_exact):
+        if one.unmasked or other.unmasked:
             test = self._distinguishing(one.flag, other.flag)
             if test is not None:
                 return self._alternative(one, other, test, flag, where)
         begins = flag != ir.TRUE and one.begins and other.begins
-        if one.flag == other.flag and one.is_exact == other.is_exact:
-            left, right, is_exact = one.partial, other.partial, one.is_exact
+        if one.flag == other.flag and one.unmasked == other.unmasked:
+            left, right, unmasked = one.partial, other.partial, one.unmasked
         else:
-            left, right, is_exact = self.masked(one, where), self.masked(other, where), True
+            left, right, unmasked = self.masked(one, where), self.masked(other, where), frozenset()
         is_negative = one.is_negative and other.is_negative
         if one.is_negative and not other.is_negative:
             left, right = right, left
         partial = self.emit(fold(ir.Op("add" if same_sign else "sub", (left, right), "float", where)), where)
-        return Edge(partial, flag, is_exact, begins, poles, is_bounded, is_negative)
+        return Edge(partial, flag, unmasked, begins, poles, is_bounded, is_negative)
 
     def _distinguishing(self, one: ir.Atom, other: ir.Atom) -> ir.Atom | None:
         """A test that must be true where one flag is, and false where the other one is."""
@@ -252,24 +252,21 @@ class Emitter:
     def _alternative(self, one: Edge, other: Edge, test: ir.Atom, flag: ir.Atom, where: Location) -> Edge:
         """The sum of two edges of which one at most is present: that depends on a test."""
         same_sign = one.is_negative == other.is_negative
-        rests = [
-            frozenset(each for each in self.conditions_of(edge.flag) if each[0] != test) for edge in (one, other)
-        ]
         sides = [edge.partial if same_sign else self.signed(edge, where) for edge in (one, other)]
-        is_exact = rests[0] != rests[1]
-        if is_exact:
-            sides = [
-                side if edge.is_exact else self._chosen(self.conjunction(rest, where), side, ir.ZERO, where)
-                for side, edge, rest in zip(sides, (one, other), rests, strict=True)
-            ]
-        else:
+        rests = [_without(self.conditions_of(edge.flag), test) for edge in (one, other)]
+        unmasked, *others = [_without(edge.unmasked, test) for edge in (one, other)]
+        if rests[0] == rests[1] and others == [unmasked]:
             flag = self.conjunction(rests[0], where)
+        else:
+            masks = unmasked, *others
+            sides = [self._zero_unless(mask, side, where) for mask, side in zip(masks, sides, strict=True)]
+            unmasked = frozenset()
         if (test, False) in self.conditions_of(one.flag):
             sides.reverse()
         return Edge(
             self._chosen(test, sides[0], sides[1], where),
             flag,
-            is_exact,
+            unmasked,
             has_poles=one.has_poles or other.has_poles,
             is_bounded=one.is_bounded and other.is_bounded,
             is_negative=same_sign and one.is_negative,
@@ -354,6 +351,10 @@ class Emitter:
             if any(source in live or source not in region.edges for source in region.edges[vertex]):
                 live.add(vertex)
         return live
+
+
+def _without(conditions: Conditions, test: ir.Atom) -> Conditions:
+    return frozenset(each for each in conditions if each[0] != test)
 
 
 def _kind(edge: Edge) -> Kind:

@@ -16,12 +16,16 @@ from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import assigned, assignments, breaks, known_iterations
 
 
+# Tests, each with the result that it must have.
+Conditions = frozenset[tuple[ir.Atom, bool]]
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     """A partial of one value in another.
 
-    Where the flag is false the value does not depend on the other one. The partial is zero there if it `is_exact`, and
-    else any number. The flag `begins` where it is false in the first iterations of a loop only: an integration would
+    Where the flag is false the value does not depend on the other one. The partial is zero there, unless it is because
+    of an `unmasked` condition that the flag is false: the partial may be any number then. The flag `begins` where it is false in the first iterations of a loop only: an integration would
     otherwise read, in each iteration, a flag whose value is known. The partial is then an ordinary zero in the first
     iterations, unless it is multiplied by one that `has_poles`: that can be infinite at finite arguments. A partial that
     `is_bounded` is made of constants alone, so that it is finite, and zero only where there is no dependence. One that
@@ -30,7 +34,7 @@ class Edge:
 
     partial: ir.Atom
     flag: ir.Atom = ir.TRUE
-    is_exact: bool = True
+    unmasked: Conditions = frozenset()
     begins: bool = False
     has_poles: bool = False
     is_bounded: bool = False
