@@ -177,8 +177,10 @@ class Emitter:
 
     # --- products and sums ---------------------------------------------------------------------------------------
 
-    def product(self, one: Edge, other: Edge, where: Location) -> Edge:
-        """The edge for a way along two edges."""
+    def product(self, one: Edge, other: Edge, where: Location) -> Edge | None:
+        """The edge for a way along two edges; None if they are never present together."""
+        if self._distinguishing(one.flag, other.flag) is not None:
+            return None
         is_negative = one.is_negative != other.is_negative
         partial: ir.Expr
         if ir.MINUS_ONE in (one.partial, other.partial):
@@ -325,8 +327,9 @@ class Emitter:
             for target in out.pop(vertex):
                 second = edges[target].pop(vertex)
                 for source, first in sources.items():
-                    was_there = source in edges[target]
-                    self.add(edges[target], source, self.product(first, second, where), where)
+                    was_there, way = source in edges[target], self.product(first, second, where)
+                    if way is not None:
+                        self.add(edges[target], source, way, where)
                     if was_there != (source in edges[target]):
                         (out[source].remove if was_there else out[source].append)(target)
             for source in sources:

@@ -13,7 +13,7 @@ import pytest
 from cpu_kernels import run, source_of
 
 from dualbcast import derivative, differentiable_broadcast
-from dualbcast.autodiff.differentiate import pullback_of, pushforward_of
+from dualbcast.autodiff.derived_functions import pullback_of, pushforward_of
 from dualbcast.codegen import mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.compose import Step, compose

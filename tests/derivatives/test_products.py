@@ -17,7 +17,7 @@ from ir_invariants import verify
 from oracles import is_smooth, numbers_of, second_differences
 from suites import sampled
 
-from dualbcast.autodiff.differentiate import hessian_of, partial_of, pullback_of, pushforward_of
+from dualbcast.autodiff.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.simplification import simplify
 
