@@ -1,8 +1,8 @@
-"""Differentiation: from a function to one with its partials in some directions, by linearization of each region and
-elimination of what is between its sources and its results.
+"""Differentiation: from a function to one with its tangents in some directions. Each region, a straight run of
+statements, is linearized, and what is between its sources and its results is eliminated.
 
-A region is a straight run of statements. A branch or a loop in it is one vertex, or several, with partials of its own:
-either in the variables that it reads, or in the sources of the region around it, whichever are fewer.
+A branch or a loop in a region is a vertex for each of its results. The partials of these are those in the variables that
+it reads, or in the sources of the region around it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import NONE, Directions, activity, all_sources, flows, refuse_marked
+from dualbcast.autodiff.activity import (
+    NONE,
+    Directions,
+    Flow,
+    activity,
+    all_sources,
+    bounded,
+    flow_of,
+    presence,
+    refuse_marked,
+)
 from dualbcast.autodiff.eliminate import Plan
-from dualbcast.autodiff.linearize import Emitter, Region
-from dualbcast.autodiff.presence import UNIT, Edge, bounded_names, loop_presence
+from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
+from dualbcast.autodiff.presence import UNIT, Edge
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
+from dualbcast.ir.builder import assign_together
 from dualbcast.ir.traversal import (
     among,
     assigned,
+    assignments,
     blocks,
-    expressions,
+    breaks,
     falls_through,
     free_names,
     jumps,
+    known_iterations,
     read_counts,
     remove_dead,
     results,
     statements,
     targets,
+    work,
 )
 from dualbcast.rules.table import RULES
 
-# The assumed number of iterations of a loop.
-_ITERATIONS = 8
 _UNNAMED = re.compile(rf"{ir.TEMPORARY}(#\d+)?")
 
 
@@ -70,328 +82,258 @@ def unused_names(function: ir.Function) -> ir.Names:
     return free_names(function, [*(output.name for output in function.outputs), *RULES])
 
 
+def _label(name: str) -> str:
+    return name.removeprefix(ir.TEMPORARY).replace("#", "_")
+
+
 def unit_directions(params: Sequence[ir.Var], seeds: Iterable[int]) -> dict[int, Direction]:
     """The directions of the parameters at `seeds`."""
-    return {
-        seed: Direction(params[seed].name.removeprefix(ir.TEMPORARY).replace("#", "_"), {seed: ir.ONE})
-        for seed in seeds
-    }
+    return {seed: Direction(_label(params[seed].name), {seed: ir.ONE}) for seed in seeds}
 
 
-def differentiate(
-    function: ir.Function, directions: Mapping[int, Direction], names: ir.Names | None = None
-) -> Dual:
-    """The function that returns the outputs of `function` and their tangents in some directions.
-
-    `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
-    function that the result becomes part of, if it does.
-    """
-    names = names or unused_names(function)
-    best: tuple[int, Dual] | None = None
-    mark = names.mark()
-    pending = [_Policy(True, True), _Policy(False, True), _Policy(True, False), _Policy(False, False)]
-    while pending:
-        policy = pending.pop(0)
-        run = _Differentiation(function, directions, names, policy)
-        dual = run.run()
-        cost = _work(remove_dead(dual.function).body)
-        if best is None or cost < best[0]:
-            best = cost, dual
-        if not run.used.branches:
-            pending = [each for each in pending if each.branches == policy.branches]
-        if not run.used.loops:
-            pending = [each for each in pending if each.loops == policy.loops]
-        names.reset(mark)
-    assert best is not None
-    names.take(assigned(best[1].function.body))
-    names.take(output.name for output in best[1].function.outputs)
-    return best[1]
-
-
-class _Policy(NamedTuple):
+class _Locally(NamedTuple):
     """Whether branches and loops that read fewer variables than there are sources are differentiated in these."""
 
     branches: bool
     loops: bool
 
 
-def _work(block: ir.Block) -> int:
-    """The operations of a block, of both sides of a branch, and of several iterations of a loop."""
-    count = 0
-    for stmt in block:
-        own = [expr for expr in expressions(stmt) if isinstance(expr, ir.Op)]
-        inside = sum(map(_work, blocks(stmt)))
-        count += len(own) + (_ITERATIONS * inside if isinstance(stmt, ir.For | ir.While) else inside)
-    return count
+def differentiate(function: ir.Function, directions: Mapping[int, Direction], names: ir.Names | None = None) -> Dual:
+    """The function that returns the outputs of `function` and their tangents in some directions.
+
+    `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
+    function that the result becomes part of, if it does.
+    """
+    names = names or unused_names(function)
+    mark = names.mark()
+    first = _Differentiation(function, directions, names, _Locally(True, True))
+    duals = [first.run()]
+    others = [_Locally(False, True)] * first.used.branches + [_Locally(False, False)] * first.used.loops
+    for locally in others:
+        names.reset(mark)
+        duals.append(_Differentiation(function, directions, names, locally).run())
+    best = min(duals, key=lambda dual: work(remove_dead(dual.function).body)) if others else duals[0]
+    names.take(assigned(best.function.body))
+    names.take(output.name for output in best.function.outputs)
+    return best
 
 
 # The partials of a variable that is assigned on several paths, by source, and the flags of those that may be absent.
 _Places = dict[int, tuple[ir.Var, ir.Var | None]]
-_Edges = Mapping[int, Edge]
 
 
 class _Scope(NamedTuple):
-    """What the statements of a block belong to: the graph; the vertices of the variables; and the variables that
-    a loop around them carries to its next iteration, or out of it, with the places of their partials."""
+    """What the statements of a block belong to: the graph; the vertices of variables; the places of the variables that
+    a loop around them carries; and the names that loops change before the graph is eliminated."""
 
     region: Region
     vertices: dict[str, int]
     carried: Mapping[str, _Places]
-    # The names that change later in the block, or in one around it.
-    unstable: frozenset[str] = frozenset()
+    changing: frozenset[str]
+
+
+class _Facts:
+    """What a branch or a loop contains."""
+
+    def __init__(self, stmt: ir.Stmt, flows: Mapping[int, Flow]) -> None:
+        self.targets, self.reads, self.writes = targets((stmt,)), read_counts((stmt,)), Counter(assigned((stmt,)))
+        self.flows = [flows[id(part)] for part in assignments((stmt,)) if id(part) in flows]
+        self.sources = {name for flow in self.flows for name, _ in flow.sources}
 
 
 class _Differentiation:
     def __init__(
-        self, function: ir.Function, directions: Mapping[int, Direction], names: ir.Names, policy: _Policy
+        self, function: ir.Function, directions: Mapping[int, Direction], names: ir.Names, locally: _Locally
     ) -> None:
-        self.function, self.directions, self.names, self.policy = function, directions, names, policy
-        # Where the policy made a difference.
-        self.used = _Policy(False, False)
-        # The names of values, which are no derivatives.
-        self.values = {*(param.name for param in function.params), *assigned(function.body)} - {*function.derived}
-        self.out = Emitter(names)
+        self.function, self.directions, self.names, self.locally = function, directions, names, locally
+        # Where `locally` makes a difference.
+        self.used = _Locally(False, False)
+        self.out = Linearizer(names)
         self.reads, self.writes = read_counts(function), Counter(assigned(function.body))
-        self.flows = flows(function.body)
-        ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
+        self.flows = {id(stmt): flow_of(stmt) for stmt in assignments(function.body) if stmt.target.kind == "float"}
         # The variables whose derivatives the outputs need.
-        self.useful = all_sources(ends, self.flows)
+        ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
+        self.useful = all_sources(ends, [*self.flows.values()])
         # Names for the sources.
         self.labels: dict[int, str] = {}
 
     def run(self) -> Dual:
         function, region, where = self.function, Region(), self.function.location
-        sources = {seed: region.source() for seed in self.directions}
-        vertices: dict[str, int] = {}
-        seeds: dict[str, frozenset[int]] = {}
-        into: dict[int, dict[int, Edge]] = {}
+        sources = {seed: new_vertex() for seed in self.directions}
+        into: dict[str, dict[int, Edge]] = {}
         for seed, direction in self.directions.items():
             self.labels[sources[seed]] = direction.label
             for position, tangent in direction.tangents.items():
-                into.setdefault(position, {})[sources[seed]] = Edge(tangent, is_bounded=tangent == ir.ONE)
-        for position, edges in into.items():
-            name = function.params[position].name
-            vertices[name] = self.vertex_of(region, edges, where)
-            seeds[name] = frozenset(edges)
-        refuse_marked(function, activity(self.flows, seeds))
-        self.block(function.body, _Scope(region, vertices, {}))
-        ends = {
-            at: vertices[output.value.name]
-            for at, output in enumerate(function.outputs)
-            if isinstance(output.value, ir.Var) and output.value.name in vertices
-        }
+                edge = UNIT if tangent == ir.ONE else Edge(tangent)
+                into.setdefault(function.params[position].name, {})[sources[seed]] = edge
+        refuse_marked(function, activity([*self.flows.values()], {name: frozenset(by) for name, by in into.items()}))
+        vertices = {name: region.vertex(edges, where) for name, edges in into.items()}
+        self.block(function.body, _Scope(region, vertices, {}, frozenset()))
+        values = [output.value for output in function.outputs]
+        ends = {at: vertices[each.name] for at, each in enumerate(values) if getattr(each, "name", "") in vertices}
         self.out.accumulate(region, ends.values())
         outputs, partials = list(function.outputs), {}
         for at, vertex in ends.items():
             edges = region.into(vertex)
-            for seed, source in sources.items():
-                if source in edges:
-                    name = self.names.fresh(f"{function.outputs[at].name}_d{self.directions[seed].label}")
-                    outputs.append(ir.Output(name, self.out.exact(edges[source], where)))
-                    partials[at, seed] = name
+            for seed in [seed for seed, source in sources.items() if source in edges]:
+                name = self.names.fresh(f"{function.outputs[at].name}_d{self.directions[seed].label}")
+                outputs.append(ir.Output(name, self.out.exact(edges[sources[seed]], where)))
+                partials[at, seed] = name
         body = tuple(self.out.block)
-        derived = among({*assigned(body)} - self.values, body)
+        values_ = {*(param.name for param in function.params), *assigned(function.body)} - {*function.derived}
+        derived = among({*assigned(body)} - values_, body)
         both = replace(function, body=body, outputs=tuple(outputs), derived=derived)
         return Dual(both, partials, tuple(self.out.plans))
-
-    def vertex_of(self, region: Region, edges: Mapping[int, Edge], where: Location) -> int:
-        """A vertex with these edges into it: the source itself, if there is one edge, of 1."""
-        if len(edges) == 1:
-            ((source, edge),) = edges.items()
-            if edge == UNIT:
-                return source
-        return region.vertex(edges, where)
 
     # --- statements ----------------------------------------------------------------------------------------------
 
     def block(self, block: ir.Block, scope: _Scope) -> None:
         """Append the statements of a block, with derivatives; the vertices of `scope` become those after it."""
-        held: list[ir.Assign] = []
-        scope = scope._replace(unstable=scope.unstable | _changing(block))
+        handed_on: list[ir.Assign] = []
+        scope = scope._replace(changing=scope.changing | _changing(block))
+        jump: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case ir.Assign() if stmt.target.name in scope.carried:
-                    held.append(stmt)
-                    self.value(stmt, scope)
                 case ir.Assign():
-                    self.out.block.append(stmt)
-                    self.value(stmt, scope)
+                    (handed_on if stmt.target.name in scope.carried else self.out.block).append(stmt)
+                    scope.vertices.pop(stmt.target.name, None)
+                    if stmt.target.name in self.useful and id(stmt) in self.flows:
+                        edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
+                        if edges:
+                            scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
                 case ir.If():
-                    self.branch(stmt, scope)
+                    self.branch(stmt, _Facts(stmt, self.flows), scope)
                 case ir.For() | ir.While():
-                    self.loop(stmt, scope)
+                    self.loop(stmt, _Facts(stmt, self.flows), scope)
                 case _:
-                    self.hand_on(held, scope)
-                    self.out.block.append(stmt)
-                    return
-        self.hand_on(held, scope)
+                    jump.append(stmt)
+        if handed_on:
+            self.hand_on(handed_on, scope)
+        self.out.block += jump
 
-    def value(self, stmt: ir.Assign, scope: _Scope) -> None:
-        """Give the target of an assignment the vertex of its value, if it has one."""
-        name, value, vertices = stmt.target.name, stmt.value, scope.vertices
-        vertices.pop(name, None)
-        if name not in self.useful or stmt.target.kind != "float":
-            return
-        if isinstance(value, ir.Var):
-            if value.name in vertices:
-                vertices[name] = vertices[value.name]
-        elif isinstance(value, ir.Op):
-            edges = self.out.local_edges(stmt, vertices, scope.unstable)
-            if edges:
-                vertices[name] = scope.region.vertex(edges, stmt.location)
-
-    def hand_on(self, held: Sequence[ir.Assign], scope: _Scope) -> None:
+    def hand_on(self, stmts: Sequence[ir.Assign], scope: _Scope) -> None:
         """Assign variables that a loop carries, together with their partials."""
-        if not held:
-            return
-        region, out, where = scope.region, self.out, held[0].location
-        values: dict[str, tuple[ir.Var, ir.Atom]] = {}
-        for stmt in held:
-            value = stmt.value
-            if not isinstance(value, ir.Atom):
-                value = out.emit(value, stmt.location)
-            elif isinstance(value, ir.Var) and value.name in values:
-                value = values[value.name][1]
-            values[stmt.target.name] = stmt.target, value
-        ends = {name: scope.vertices[name] for name in values if name in scope.vertices}
-        out.accumulate(region, ends.values())
-        pairs = [*values.values()]
-        for name in values:
-            pairs += self.parts(scope.carried[name], region.into(ends[name]) if name in ends else {}, where)
-        self.assign_together(pairs, where)
+        where = stmts[0].location
+        values: dict[str, ir.Expr] = {}
+        for stmt in stmts:
+            same = values.get(stmt.value.name) if isinstance(stmt.value, ir.Var) else None
+            values[stmt.target.name] = stmt.value if same is None else same
+        self.out.accumulate(scope.region, [scope.vertices[name] for name in values if name in scope.vertices])
+        for name in [*values]:
+            values |= self.parts(scope.carried[name], self.edges(name, scope), where)
+        assign_together(values, self.names, self.out.block, where)
 
-    def assign_together(self, pairs: Sequence[tuple[ir.Var, ir.Atom]], where: Location) -> None:
-        """Append assignments of variables, as if they were simultaneous."""
-        left = [(target, value) for target, value in pairs if target != value]
-        while left:
-            read = Counter(value.name for _, value in left if isinstance(value, ir.Var))
-            ready = [pair for pair in left if read[pair[0].name] == 0]
-            if not ready:
-                target, value = left[0]
-                copy = self.out.held(target, where)
-                left = [(each, copy if of == target else of) for each, of in left]
-                ready = [(target, value)]
-            self.out.block += [ir.Assign(target, value, where) for target, value in ready]
-            left = [pair for pair in left if pair not in ready]
+    def edges(self, name: str, scope: _Scope) -> Edges:
+        """The edges into the vertex of a variable, if it has one."""
+        return scope.region.into(scope.vertices[name]) if name in scope.vertices else {}
 
-    # --- branches ------------------------------------------------------------------------------------------------
+    def parts(self, places: _Places, edges: Edges, where: Location) -> dict[str, ir.Atom]:
+        """The values of the partials and flags of a variable, by the names of their places."""
+        values: dict[str, ir.Atom] = {}
+        for source, (place, flag) in places.items():
+            edge = edges.get(source)
+            values[place.name] = ir.ZERO if edge is None else self.out.exact(edge, where)
+            if flag is not None:
+                values[flag.name] = ir.FALSE if edge is None else edge.flag
+        return values
 
-    def live(self, part: ir.Stmt, scope: _Scope) -> dict[str, int]:
-        """The variables from before a branch or a loop that derivatives in it, or after it, go through."""
-        sources = {name for target, names in flows((part,)) if target in self.useful for name in names}
-        sources.update(targets((part,)))
-        return {name: vertex for name, vertex in scope.vertices.items() if name in sources}
+    # --- branches and loops --------------------------------------------------------------------------------------
 
-    def given(self, live: Mapping[str, int], scope: _Scope, *, local: bool) -> dict[str, dict[int, Edge]]:
-        """The edges into the live variables from the sources of a region for a branch or a loop.
+    def given(self, facts: _Facts, kind: int, scope: _Scope, where: Location) -> dict[str, Edges]:
+        """For each variable from before a branch or a loop that derivatives go through, the edges into it from the
+        sources of the regions in there.
 
-        The sources are those variables themselves, where `local`, and else the sources of the region around it.
+        These are the variables themselves, or the sources of the region around. `kind` is the place in `_Locally`; -1
+        if the variables cannot be the sources.
         """
-        if local:
-            for name, vertex in live.items():
-                self.labels.setdefault(vertex, name.removeprefix(ir.TEMPORARY).replace("#", "_"))
-            return {name: {vertex: UNIT} for name, vertex in live.items()}
+        live = {
+            name: vertex
+            for name, vertex in scope.vertices.items()
+            if name in facts.targets or name in facts.sources
+        }
+        _, sources = scope.region.between(live.values())
+        if kind >= 0 and len({*live.values()}) < len(sources):
+            self.used = self.used._replace(**{self.used._fields[kind]: True})
+            if self.locally[kind]:
+                self.labels |= {vertex: _label(name) for name, vertex in live.items() if vertex not in self.labels}
+                return {name: {vertex: UNIT} for name, vertex in live.items()}
         self.out.accumulate(scope.region, live.values())
-        return {name: dict(scope.region.into(vertex)) for name, vertex in live.items()}
+        return {name: self.edges(name, scope) for name in live}
 
-    def is_fewer(self, live: Mapping[str, int], scope: _Scope) -> bool:
-        """Whether the live variables are fewer than the sources that they depend on."""
-        reached: set[int] = set()
-        seen: set[int] = set()
-        pending = [*live.values()]
-        while pending:
-            vertex = pending.pop()
-            if vertex in seen:
-                continue
-            seen.add(vertex)
-            if vertex in scope.region.edges:
-                pending += scope.region.edges[vertex]
-            else:
-                reached.add(vertex)
-        return len(set(live.values())) < len(reached)
-
-    def within(
-        self, given: Mapping[str, _Edges], carried: Mapping[str, _Places], unstable: frozenset[str], where: Location
-    ) -> _Scope:
+    def within(self, given: Mapping[str, Edges], scope: _Scope, where: Location) -> _Scope:
         """The scope of a block inside a branch or a loop."""
         region = Region()
-        vertices = {name: self.vertex_of(region, edges, where) for name, edges in given.items() if edges}
-        return _Scope(region, vertices, carried, unstable)
+        vertices = {name: region.vertex(edges, where) for name, edges in given.items() if edges}
+        return scope._replace(region=region, vertices=vertices)
 
-    def branch(self, stmt: ir.If, scope: _Scope) -> None:
-        """Append a branch with its partials; its results get vertices."""
-        inside = read_counts((stmt,))
-        found = {name: var for name, var in targets((stmt,)).items() if name in self.useful}
-        names = [name for name, var in found.items() if var.kind == "float" and self.reads[name] > inside[name]]
-        names = [name for name in names if name not in scope.carried]
-        live = self.live(stmt, scope)
-        # The variables that a loop carries have their partials in the sources of its region.
-        is_bound = jumps(stmt) or any(name in scope.carried for name in targets((stmt,)))
-        is_fewer = not is_bound and self.is_fewer(live, scope)
-        self.used = self.used._replace(branches=self.used.branches or is_fewer)
-        given = self.given(live, scope, local=is_fewer and self.policy.branches)
-        sides: list[list[ir.Stmt]] = []
-        edges: list[dict[str, dict[int, Edge]]] = []
-        ends: list[int] = []
-        for at, block in enumerate((stmt.then, stmt.orelse)):
-            within = self.within(given, scope.carried, scope.unstable, stmt.location)
-            outer, self.out.block = self.out.block, []
-            self.block(block, within)
-            last = {name: within.vertices[name] for name in names if name in within.vertices}
-            if falls_through(block):
-                self.out.accumulate(within.region, last.values())
-                ends.append(at)
-            edges.append({name: within.region.into(vertex) for name, vertex in last.items()})
-            sides.append(self.out.block)
-            self.out.block = outer
-        merged = {
-            name: self.merged(stmt, found[name], [edges[at].get(name, {}) for at in ends], [sides[at] for at in ends])
-            for name in names
-        }
-        self.out.block.append(ir.If(stmt.test, tuple(sides[0]), tuple(sides[1]), stmt.location))
-        for name in targets((stmt,)):
+    def place(self, var: ir.Var, source: int) -> ir.Var:
+        """A variable for the partial of another one in a source."""
+        label = self.labels[source]
+        base = ir.TEMPORARY if label[:1] == "_" or _UNNAMED.fullmatch(var.name) else f"{var.name}_d{label}"
+        return ir.Var(self.names.fresh(base), "float")
+
+    def flag(self, place: ir.Var) -> ir.Var:
+        return ir.Var(self.names.fresh(f"{place.name}_there"), "bool")
+
+    def after(self, facts: _Facts, into: Mapping[str, Edges], scope: _Scope, where: Location) -> None:
+        """Give the results of a branch or a loop their vertices."""
+        for name in facts.targets:
             if name not in scope.carried:
                 scope.vertices.pop(name, None)
-        for name, into in merged.items():
-            if into:
-                scope.vertices[name] = self.vertex_of(scope.region, into, stmt.location)
+        scope.vertices.update({name: scope.region.vertex(edges, where) for name, edges in into.items() if edges})
 
-    def merged(
-        self, stmt: ir.If, result: ir.Var, edges: Sequence[_Edges], sides: Sequence[list[ir.Stmt]]
-    ) -> dict[int, Edge]:
+    def branch(self, stmt: ir.If, facts: _Facts, scope: _Scope) -> None:
+        """Append a branch with its partials; its results get vertices."""
+        where, out = stmt.location, self.out
+        found = [var for name, var in facts.targets.items() if name in self.useful and name not in scope.carried]
+        found = [var for var in found if var.kind == "float" and self.reads[var.name] > facts.reads[var.name]]
+        # The partials of the variables that a loop carries are those in the sources of its region.
+        given = self.given(facts, -1 if jumps(stmt) else 0, scope, where)
+        sides: list[list[ir.Stmt]] = []
+        ends: list[tuple[list[ir.Stmt], _Scope]] = []
+        for block in (stmt.then, stmt.orelse):
+            within = self.within(given, scope, where)
+            with out.inside([]) as side:
+                self.block(block, within)
+                sides.append(side)
+                if falls_through(block):
+                    vertices = within.vertices
+                    out.accumulate(within.region, [vertices[var.name] for var in found if var.name in vertices])
+                    ends.append((side, within))
+        into: dict[str, Edges] = {}
+        for var in found if ends else ():
+            edges = [self.edges(var.name, within) for _, within in ends]
+            into[var.name] = edges[0] if len(ends) < 2 else self.merged(stmt, var, edges, sides)
+        out.block.append(ir.If(stmt.test, tuple(sides[0]), tuple(sides[1]), where))
+        self.after(facts, into, scope, where)
+
+    def merged(self, stmt: ir.If, var: ir.Var, edges: Sequence[Edges], sides: Sequence[list[ir.Stmt]]) -> Edges:
         """The edges into a result of a branch, from those at the ends of its sides, to which assignments are appended."""
-        if len(sides) < 2:
-            return dict(edges[0]) if edges else {}
-        into: dict[int, Edge] = {}
+        where, out, into = stmt.location, self.out, dict[int, Edge]()
+        assert isinstance(stmt.test, ir.Atom)
         for source in dict.fromkeys([*edges[0], *edges[1]]):
             both = [each.get(source) for each in edges]
-            one, other = both
-            if one is not None and one == other:
-                into[source] = one
-                continue
-            partial, outer = self.place(result, source), self.out.block
-            flags = [ir.FALSE if edge is None else edge.flag for edge in both]
             there = [edge for edge in both if edge is not None]
+            if both[0] == both[1]:
+                into[source] = there[0]
+                continue
+            place, flags = self.place(var, source), [ir.FALSE if edge is None else edge.flag for edge in both]
             is_negative = len(there) == 2 and all(edge.is_negative for edge in there)
             for side, edge in zip(sides, both, strict=True):
-                value: ir.Atom = ir.ZERO
-                if edge is not None:
-                    self.out.block = side
-                    value = edge.partial if is_negative else self.out.signed(edge, stmt.location)
-                side.append(ir.Assign(partial, value, stmt.location))
-            self.out.block = outer
+                with out.inside(side):
+                    sign = ir.ZERO if edge is None else edge.partial if is_negative else out.signed(edge, where)
+                    out.assign(place, sign, where)
             flag: ir.Atom = ir.TRUE
             if flags == [ir.TRUE, ir.FALSE]:
-                assert isinstance(stmt.test, ir.Atom)
                 flag = stmt.test
             elif flags == [ir.FALSE, ir.TRUE]:
-                flag = self.out.opposite(stmt.test, stmt.location)
+                flag = out.opposite(stmt.test, where)
             elif flags != [ir.TRUE, ir.TRUE]:
-                flag = ir.Var(self.names.fresh(f"{partial.name}_there"), "bool")
+                flag = merged = self.flag(place)
                 for side, value in zip(sides, flags, strict=True):
-                    side.append(ir.Assign(flag, value, stmt.location))
+                    side.append(ir.Assign(merged, value, where))
             into[source] = Edge(
-                partial,
+                place,
                 flag,
                 frozenset({(flag, True)} if any(edge.unmasked for edge in there) else ()),
                 begins=flag != ir.TRUE and len(there) == 2 and all(e.begins or e.flag == ir.TRUE for e in there),
@@ -401,99 +343,96 @@ class _Differentiation:
             )
         return into
 
-    def place(self, var: ir.Var, source: int) -> ir.Var:
-        """A variable for the partial of another one in a source."""
-        label = self.labels[source]
-        base = ir.TEMPORARY if label[:1] == "_" or _UNNAMED.fullmatch(var.name) else f"{var.name}_d{label}"
-        return ir.Var(self.names.fresh(base), "float")
-
-    # --- loops ---------------------------------------------------------------------------------------------------
-
-    def loop(self, stmt: ir.For | ir.While, scope: _Scope) -> None:
+    def loop(self, stmt: ir.For | ir.While, facts: _Facts, scope: _Scope) -> None:
         """Append a loop with its partials; the variables that it changes get vertices."""
         where, out = stmt.location, self.out
-        live = self.live(stmt, scope)
-        is_fewer = self.is_fewer(live, scope)
-        self.used = self.used._replace(loops=self.used.loops or is_fewer)
-        given = self.given(live, scope, local=is_fewer and self.policy.loops)
-        active = activity(flows((stmt,)), {name: frozenset(edges) for name, edges in given.items()})
-        sure = {
-            name: frozenset(source for source, edge in edges.items() if edge.flag == ir.TRUE)
-            for name, edges in given.items()
-        }
-        presence = loop_presence(stmt, sure, active)
-        bounded = bounded_names(stmt, given, active)
-        reads, writes, found = read_counts((stmt,)), Counter(assigned((stmt,))), targets((stmt,))
-        # The variables with a value from before the loop; and those of one iteration that are read after it.
-        carried: dict[str, _Places] = {name: {} for name in found if self.writes[name] > writes[name]}
+        given = self.given(facts, 1, scope, where)
+        # The variables with a value from before the loop, and those of one iteration that are read after it.
+        carried: dict[str, _Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
+        loop = _LoopPresence(stmt, facts.flows, given, carried)
         exported: dict[str, _Places] = {}
-        for name, var in found.items():
-            is_read_later = self.reads[name] > reads[name]
-            if name not in self.useful or not (is_read_later or (name in carried and name in reads)):
+        for name, var in facts.targets.items():
+            is_read = self.reads[name] > facts.reads[name] or (name in carried and name in facts.reads)
+            if name not in self.useful or not is_read:
                 continue
             places = carried[name] if name in carried else exported.setdefault(name, {})
-            for source in sorted(active.get(name, ())):
-                is_sure = source in presence.entry.get(name, NONE) & presence.after.get(name, NONE)
+            for source in sorted(loop.active.get(name, NONE)):
                 place = self.place(var, source)
-                flag = None if is_sure or name in bounded else ir.Var(self.names.fresh(f"{place.name}_there"), "bool")
-                places[source] = place, flag
+                places[source] = place, self.flag(place) if loop.needs_flag(name, source) else None
             if name in carried:
-                pairs = self.parts(places, given.get(name, {}), where)
-                out.block += [ir.Assign(*pair, where) for pair in pairs]
+                for part, value in self.parts(places, given.get(name, {}), where).items():
+                    out.assign(ir.Var(part, value.kind), value, where)
 
-        def edges_of(name: str, places: _Places, sure: Directions, late: Directions) -> dict[int, Edge]:
+        def edges_of(name: str, places: _Places, sure: Directions, late: Directions) -> Edges:
             edges = {}
             for source, (place, flag) in places.items():
                 there: ir.Atom = ir.TRUE
                 if source not in sure.get(name, NONE):
-                    there = flag or out.emit(ir.Op("ne", (place, ir.ZERO), "bool", where), where)
-                begins = there != ir.TRUE and source in late.get(name, NONE)
-                edges[source] = Edge(place, there, begins=begins, has_poles=True, is_bounded=name in bounded)
+                    there = flag or out.operate("ne", place, ir.ZERO, kind="bool", where=where)
+                begins, is_bounded = there != ir.TRUE and source in late.get(name, NONE), name in loop.bounded
+                edges[source] = Edge(place, there, begins=begins, has_poles=not is_bounded, is_bounded=is_bounded)
             return edges
 
-        inner: list[ir.Block] = []
-        within: _Scope | None = None
-        for block in blocks(stmt):
-            outer, out.block = out.block, []
-            if within is None:
-                initial = {name: edges for name, edges in given.items() if name not in carried}
-                initial |= {
-                    name: edges_of(name, places, presence.entry, presence.late) for name, places in carried.items()
-                }
-                unstable = scope.unstable.union(*map(_changing, blocks(stmt)))
-                within = self.within(initial, carried, unstable, where)
-            self.block(block, within)
-            if falls_through(block):
-                self.export({name: exported[name] for name in among(exported, block)}, within, where)
-            inner.append(tuple(out.block))
-            out.block = outer
-        out.block.append(replace(stmt, body=inner[-1], **({} if len(inner) == 1 else {"pre": inner[0]})))
-        for name in found:
-            if name not in scope.carried:
-                scope.vertices.pop(name, None)
-        for name, places in {**carried, **exported}.items():
-            if into := edges_of(name, places, presence.after, {}):
-                scope.vertices[name] = scope.region.vertex(into, where)
+        inner = [list[ir.Stmt]() for _ in blocks(stmt)]
+        with out.inside(inner[0]):
+            initial = {name: edges for name, edges in given.items() if name not in carried}
+            initial |= {name: edges_of(name, places, loop.entry, loop.late) for name, places in carried.items()}
+            changing = scope.changing.union(*map(_changing, blocks(stmt)))
+            within = self.within(initial, scope._replace(carried=carried, changing=changing), where)
+        for block, new in zip(blocks(stmt), inner, strict=True):
+            with out.inside(new):
+                self.block(block, within)
+                mine = among(exported, block) if falls_through(block) else ()
+                out.accumulate(within.region, [within.vertices[name] for name in mine if name in within.vertices])
+                for name in mine:
+                    for part, value in self.parts(exported[name], self.edges(name, within), where).items():
+                        out.assign(ir.Var(part, value.kind), value, where)
+        *pre, body = map(tuple, inner)
+        out.block.append(replace(stmt, body=body, **({"pre": pre[0]} if pre else {})))
+        into = {name: edges_of(name, places, loop.after, {}) for name, places in {**carried, **exported}.items()}
+        self.after(facts, into, scope, where)
 
-    def export(self, exported: Mapping[str, _Places], scope: _Scope, where: Location) -> None:
-        """Assign the partials of variables of one iteration that are read after the loop."""
-        ends = {name: scope.vertices[name] for name in exported if name in scope.vertices}
-        self.out.accumulate(scope.region, ends.values())
-        for name, places in exported.items():
-            edges: _Edges = scope.region.into(ends[name]) if name in ends else {}
-            self.out.block += [ir.Assign(*pair, where) for pair in self.parts(places, edges, where)]
 
-    def parts(self, places: _Places, edges: _Edges, where: Location) -> list[tuple[ir.Var, ir.Atom]]:
-        """The partials and flags of a variable, by their places."""
-        pairs: list[tuple[ir.Var, ir.Atom]] = []
-        for source, (place, flag) in places.items():
-            edge = edges.get(source)
-            pairs.append((place, ir.ZERO if edge is None else self.out.exact(edge, where)))
-            if flag is not None:
-                pairs.append((flag, ir.FALSE if edge is None else edge.flag))
-        return pairs
+class _LoopPresence:
+    """The directions that the variables of a loop depend on along every path: when an iteration begins, when one after
+    the first few begins, and after the loop; and the names whose partials are made of constants alone."""
+
+    def __init__(
+        self, stmt: ir.For | ir.While, flows: Sequence[Flow], given: Mapping[str, Edges], carried: Iterable[str]
+    ) -> None:
+        every = {name: frozenset(edges) for name, edges in given.items()}
+        self.active = activity(flows, every)
+        self.bounded = bounded(
+            flows, [name for name, edges in given.items() if not all(edge.is_bounded for edge in edges.values())]
+        )
+        before = {name: frozenset(at for at, edge in edges.items() if edge.flag == ir.TRUE) for name, edges in given.items()}
+        start = before | {name: before.get(name, NONE) for name in carried if name in self.active}
+        while True:
+            present, ends = presence(flows, self.active, start)
+            kept = {name: here & ends.get(name, here) for name, here in start.items()}
+            if kept == start:
+                break
+            start = kept
+        self.entry: Directions = start
+        self.after: Directions = present
+        least = 0 if isinstance(stmt, ir.While) or breaks(stmt.body) else known_iterations(stmt) or 0
+        while True:
+            _, ends = presence(flows, self.active, start)
+            later = start | {name: ends[name] for name in start.keys() & ends.keys()}
+            if least > 0:
+                self.after, least = present | later, least - 1
+            if later == start:
+                break
+            start = later
+        self.late: Directions = start
+
+    def needs_flag(self, name: str, source: int) -> bool:
+        """Whether the value of a variable may be absent when an iteration begins, or after the loop."""
+        sure = self.entry.get(name, NONE) & self.after.get(name, NONE)
+        return name not in self.bounded and source not in sure
 
 
 def _changing(block: ir.Block) -> frozenset[str]:
     """The names that loops in a block assign."""
-    return frozenset(name for stmt in statements(block) if isinstance(stmt, ir.For | ir.While) for name in assigned((stmt,)))
+    loops = [(stmt,) for stmt in statements(block) if isinstance(stmt, ir.For | ir.While)]
+    return frozenset(name for loop in loops for name in assigned(loop))

@@ -1,5 +1,5 @@
-"""Presence: whether a value depends on a direction along the path that was taken. The partials of a region with their
-presence, and the directions in which the variables of a loop have a derivative along every path.
+"""The partials of one value in another with their presence: whether the value depends on the other one along the path
+that was taken. Their products, and their sums.
 
 A variable that depends on an argument along some paths only has a derivative of zero on the others. The product of that
 zero and an infinite partial would be NaN; therefore a flag decides whether the term counts.
@@ -7,14 +7,11 @@ zero and an infinite partial would be NaN; therefore a flag decides whether the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
-from dualbcast.autodiff.activity import NONE, Directions, differentiable, is_finite, links
+from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import assigned, assignments, breaks, known_iterations
-
+from dualbcast.ir.builder import Builder
 
 # Tests, each with the result that it must have.
 Conditions = frozenset[tuple[ir.Atom, bool]]
@@ -25,11 +22,11 @@ class Edge:
     """A partial of one value in another.
 
     Where the flag is false the value does not depend on the other one. The partial is zero there, unless it is because
-    of an `unmasked` condition that the flag is false: the partial may be any number then. The flag `begins` where it is false in the first iterations of a loop only: an integration would
-    otherwise read, in each iteration, a flag whose value is known. The partial is then an ordinary zero in the first
-    iterations, unless it is multiplied by one that `has_poles`: that can be infinite at finite arguments. A partial that
-    `is_bounded` is made of constants alone, so that it is finite, and zero only where there is no dependence. One that
-    `is_negative` is to be multiplied by -1: signs meet in products and in sums.
+    of an `unmasked` condition that the flag is false: the partial may be any number then. The flag `begins` where it is
+    false in the first iterations of a loop only: an integration would otherwise read, in each iteration, a flag whose
+    value is known. The partial is then an ordinary zero in the first iterations, unless it is multiplied by one that
+    `has_poles`: that can be infinite at finite arguments. A partial that `is_bounded` is made of constants alone, so
+    that it is finite, and zero only where there is no dependence. One that `is_negative` is to be multiplied by -1.
     """
 
     partial: ir.Atom
@@ -44,121 +41,125 @@ class Edge:
 UNIT = Edge(ir.ONE, is_bounded=True)
 
 
-class LoopPresence(NamedTuple):
-    """The directions that the variables of a loop depend on along every path: when an iteration begins, when a later
-    one than the first few begins, and after the loop."""
+class EdgeBuilder(Builder):
+    """Appends the statements for partials and flags."""
 
-    entry: Directions
-    late: Directions
-    after: Directions
+    def __init__(self, names: ir.Names) -> None:
+        super().__init__(names)
+        # The conditions that flags are the conjunction of.
+        self._conditions: dict[str, Conditions] = {}
+
+    # --- flags ---------------------------------------------------------------------------------------------------
+
+    def conditions(self, flag: ir.Atom) -> Conditions:
+        """The conditions whose conjunction a flag is."""
+        if isinstance(flag, ir.Const):
+            return frozenset()
+        return self._conditions.get(flag.name, frozenset({(flag, True)}))
+
+    def opposite(self, test: ir.Atom, where: Location) -> ir.Atom:
+        """The flag that is false where a test is true."""
+        flag = self.operate("not", test, kind="bool", where=where)
+        if isinstance(flag, ir.Var):
+            self._conditions[flag.name] = frozenset({(test, False)})
+        return flag
+
+    def both(self, one: ir.Atom, other: ir.Atom, where: Location) -> ir.Atom:
+        """The flag that is true where both are."""
+        if ir.TRUE in (one, other) or one == other:
+            return other if one == ir.TRUE else one
+        flag = self.operate("and", one, other, kind="bool", where=where)
+        if isinstance(flag, ir.Var):
+            self._conditions[flag.name] = self.conditions(one) | self.conditions(other)
+        return flag
+
+    def conjunction(self, conditions: Conditions, where: Location) -> ir.Atom:
+        """The flag that is true where all of some conditions are."""
+        flag: ir.Atom = ir.TRUE
+        for test, result in sorted(conditions, key=repr):
+            flag = self.both(flag, test if result else self.opposite(test, where), where)
+        return flag
+
+    def _distinguishing(self, one: ir.Atom, other: ir.Atom) -> ir.Atom | None:
+        """A test that has one result where one flag is true, and another where the other one is."""
+        others = self.conditions(other)
+        return next((test for test, result in self.conditions(one) if (test, not result) in others), None)
+
+    # --- partials ------------------------------------------------------------------------------------------------
+
+    def signed(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge with its sign."""
+        return self.operate("neg", edge.partial, where=where) if edge.is_negative else edge.partial
+
+    def exact(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge with its sign, and zero where it is absent."""
+        return self.signed(replace(edge, partial=self._masked(edge.partial, edge.unmasked, where)), where)
+
+    def _masked(self, partial: ir.Atom, unmasked: Conditions, where: Location) -> ir.Atom:
+        """The partial, and zero where one of the conditions is false."""
+        if len(unmasked) == 1:
+            ((test, result),) = unmasked
+            sides = (partial, ir.ZERO) if result else (ir.ZERO, partial)
+            return self.operate("select", test, *sides, where=where)
+        return self.operate("select", self.conjunction(unmasked, where), partial, ir.ZERO, where=where)
+
+    def product(self, one: Edge, other: Edge, where: Location) -> Edge | None:
+        """The edge for a way along two edges; None if they are never present together."""
+        if self._distinguishing(one.flag, other.flag) is not None:
+            return None
+        is_negative = one.is_negative != other.is_negative
+        if ir.MINUS_ONE in (one.partial, other.partial):
+            partial = other.partial if one.partial == ir.MINUS_ONE else one.partial
+            is_negative = not is_negative
+        else:
+            partial = self.operate("mul", one.partial, other.partial, where=where)
+        if is_negative and isinstance(partial, ir.Const):
+            partial, is_negative = ir.Const(-partial.value, "float"), False
+        flag, unmasked, begins = self.both(one.flag, other.flag, where), one.unmasked | other.unmasked, True
+        for edge, factor in ((one, other), (other, one)):
+            if edge.flag != ir.TRUE:
+                is_zero_then = edge.begins and not factor.has_poles
+                begins &= is_zero_then
+                if not (is_zero_then or factor.is_bounded):
+                    unmasked |= self.conditions(edge.flag)
+        begins &= flag != ir.TRUE
+        has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
+        return Edge(partial, flag, unmasked, begins, has_poles, is_bounded, is_negative)
+
+    def total(self, one: Edge, other: Edge, where: Location) -> Edge:
+        """The sum of two edges from one source; of which one at most is present, by one select."""
+        has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
+        same_sign, partials = one.is_negative == other.is_negative, [one.partial, other.partial]
+        flag: ir.Atom = ir.TRUE
+        if ir.TRUE not in (one.flag, other.flag):
+            flag = one.flag
+            if flag != other.flag:
+                flag = self.operate("or", one.flag, other.flag, kind="bool", where=where)
+        test = self._distinguishing(one.flag, other.flag) if one.unmasked or other.unmasked else None
+        rests = [_without(self.conditions(edge.flag), test) for edge in (one, other)]
+        masks = [_without(edge.unmasked, test) for edge in (one, other)]
+        if test is not None and not same_sign:
+            partials, same_sign = [self.signed(edge, where) for edge in (one, other)], True
+            one = replace(one, is_negative=False)
+        if test is not None and rests[0] == rests[1]:
+            flag = self.conjunction(rests[0], where)
+        if rests[0] == rests[1] and masks[0] == masks[1]:
+            unmasked = masks[0]
+        else:
+            partials = [self._masked(*pair, where) for pair in zip(partials, masks, strict=True)]
+            unmasked = frozenset()
+        begins, is_negative = flag != ir.TRUE and one.begins and other.begins, one.is_negative
+        if test is not None:
+            if (test, False) in self.conditions(one.flag):
+                partials.reverse()
+            partial = self.operate("select", test, *partials, where=where)
+        else:
+            if one.is_negative and not same_sign:
+                partials.reverse()
+            partial = self.operate("add" if same_sign else "sub", *partials, where=where)
+            is_negative = one.is_negative and other.is_negative
+        return Edge(partial, flag, unmasked, begins, has_poles, is_bounded, is_negative)
 
 
-def bounded_names(loop: ir.For | ir.While, given: Mapping[str, Mapping[int, Edge]], active: Directions) -> set[str]:
-    """The names whose partials in a loop `is_bounded`, from the edges into those that have a value before it."""
-    bounded = {name for name in active if all(edge.is_bounded for edge in given.get(name, {}).values())}
-    steps = [(stmt.target.name, links(stmt.value)) for stmt in assignments((loop,)) if stmt.target.name in active]
-    size = -1
-    while size != len(bounded):
-        size = len(bounded)
-        for name, sources in steps:
-            if any(var.name in active and not (var.name in bounded and is_finite(to)) for var, to in sources):
-                bounded.discard(name)
-    return bounded
-
-
-def loop_presence(loop: ir.For | ir.While, before: Directions, active: Directions) -> LoopPresence:
-    """The presence in a loop, from the directions that variables depend on along every path before it.
-
-    `active` has, for every name, the directions that it can depend on.
-    """
-    carried = [name for name in dict.fromkeys(assigned((loop,))) if name in active]
-    entry = dict(before)
-    while True:
-        after, _ = _iterated(loop, entry, active)
-        kept = {name: entry.get(name, NONE) & after.get(name, NONE) for name in carried}
-        if all(kept[name] == entry.get(name, NONE) for name in carried):
-            break
-        entry |= kept
-    least = 0
-    if isinstance(loop, ir.For) and not breaks(loop.body):
-        least = known_iterations(loop) or 0
-    late, iterations, leaving = entry, 0, _iterated(loop, entry, active)[1]
-    while True:
-        after = {**late, **_iterated(loop, late, active)[0]}
-        if iterations < least:
-            iterations += 1
-            leaving = after
-        if all(after.get(name, NONE) == late.get(name, NONE) for name in carried):
-            break
-        late = after
-    return LoopPresence(entry, late, leaving)
-
-
-def _iterated(loop: ir.For | ir.While, start: Directions, active: Directions) -> tuple[Directions, Directions]:
-    """What every path depends on after one iteration, and where the loop is left before or in it."""
-    here, leaving = dict(start), dict(start)
-    again: list[dict[str, frozenset[Hashable]]] = []
-    left: list[dict[str, frozenset[Hashable]]] = []
-    if isinstance(loop, ir.While):
-        _follow(loop.pre, here, active, again, left)
-        leaving = dict(here)
-    if _follow(loop.body, here, active, again, left):
-        again.append(here)
-    if not isinstance(loop, ir.While) or loop.test != ir.TRUE:
-        left.append(leaving)
-    return _on_all(again, start), _on_all(left, start)
-
-
-def _follow(
-    block: ir.Block,
-    here: dict[str, frozenset[Hashable]],
-    active: Directions,
-    again: list[dict[str, frozenset[Hashable]]],
-    left: list[dict[str, frozenset[Hashable]]],
-) -> bool:
-    """Whether the end of a block can be reached; `here` gets what every path to it depends on, and the lists what those
-    to the jumps in it do."""
-    for stmt in block:
-        match stmt:
-            case ir.Assign(target=target) if target.name in active:
-                here[target.name] = _present(stmt.value, here)
-            case ir.If():
-                sides = dict(here), dict(here)
-                blocks = stmt.then, stmt.orelse
-                ends = [
-                    side
-                    for side, inner in zip(sides, blocks, strict=True)
-                    if _follow(inner, side, active, again, left)
-                ]
-                if not ends:
-                    return False
-                here.update(_on_all(ends, here))
-            case ir.For() | ir.While():
-                here.update(loop_presence(stmt, here, active).after)
-            case ir.Continue():
-                again.append(dict(here))
-                return False
-            case ir.Break():
-                left.append(dict(here))
-                return False
-    return True
-
-
-def _present(value: ir.Expr, here: Directions) -> frozenset[Hashable]:
-    """The directions that a value depends on along every path to it."""
-    if isinstance(value, ir.Op) and value.name == "select":
-        then, orelse = [here.get(side.name, NONE) if isinstance(side, ir.Var) else NONE for side in value.args[1:]]
-        return then & orelse
-    return NONE.union(*[here.get(source.name, NONE) for source in differentiable(value)])
-
-
-def _on_all(paths: list[dict[str, frozenset[Hashable]]], default: Directions) -> dict[str, frozenset[Hashable]]:
-    """What a value depends on along each of some paths; the default where there is no path."""
-    if not paths:
-        return dict(default)
-    first, *others = paths
-    return {
-        name: directions.intersection(*[other[name] for other in others])
-        for name, directions in first.items()
-        if all(name in other for other in others)
-    }
+def _without(conditions: Conditions, test: ir.Atom | None) -> Conditions:
+    return frozenset(each for each in conditions if each[0] != test)

@@ -237,6 +237,16 @@ def operations_of(part: ir.Function | ir.Block) -> list[ir.Op]:
     return operations
 
 
+def work(block: ir.Block) -> int:
+    """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop, about eight if their
+    number depends on data."""
+    total = 0
+    for stmt in block:
+        times = (known_iterations(stmt) or 8) if isinstance(stmt, ir.For) else 8 if isinstance(stmt, ir.While) else 1
+        total += sum(isinstance(expr, ir.Op) for expr in expressions(stmt)) + times * sum(map(work, blocks(stmt)))
+    return total
+
+
 def free_names(function: ir.Function, taken: Iterable[str] = ()) -> ir.Names:
     """Names that neither the parameters nor the variables of a function have, nor any of those in `taken`."""
     return ir.Names([*taken, *(param.name for param in function.params), *assigned(function.body)])

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dualbcast.passes.cost_model import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
+from dualbcast.ir.builder import assign_together
 from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     among,
@@ -117,17 +118,6 @@ def merged(
         if first is not None and second is not None:
             values[name] = fold(ir.Op("select", (test, first, second), kind, where)) if first != second else first
     return values
-
-
-def assign_together(
-    values: Mapping[str, ir.Expr], names: ir.Names, new: list[ir.Stmt], where: Location = ir.NOWHERE
-) -> None:
-    """Assign variables simultaneously: one that another's value reads is copied first."""
-    values = {name: value for name, value in values.items() if value != ir.Var(name, value.kind)}
-    read = {leaf.name for name, value in values.items() for leaf in variables(value) if leaf.name != name}
-    copies = {name: ir.Var(names.fresh(ir.TEMPORARY), value.kind) for name, value in values.items() if name in read}
-    new += [ir.Assign(copy, ir.Var(name, copy.kind), where) for name, copy in copies.items()]
-    new += [ir.Assign(ir.Var(name, value.kind), renamed(value, copies), where) for name, value in values.items()]
 
 
 class _Conversion:

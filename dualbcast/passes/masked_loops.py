@@ -11,6 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from dualbcast.ir import nodes as ir
+from dualbcast.ir.builder import assign_together
 from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     assigned,
@@ -27,7 +28,7 @@ from dualbcast.ir.traversal import (
     statements,
     targets,
 )
-from dualbcast.passes.if_conversion import assign_together, merged
+from dualbcast.passes.if_conversion import merged
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     has_divergent_jumps,
