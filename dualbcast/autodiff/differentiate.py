@@ -36,15 +36,17 @@ from dualbcast.ir.traversal import (
     assignments,
     blocks,
     breaks,
+    expressions,
     falls_through,
     free_names,
+    has_loops,
     jumps,
     known_iterations,
     read_counts,
     remove_dead,
     results,
     statements,
-    targets,
+    variables,
     work,
 )
 from dualbcast.rules.table import RULES
@@ -136,9 +138,16 @@ class _Facts:
     """What a branch or a loop contains."""
 
     def __init__(self, stmt: ir.Stmt, flows: Mapping[int, Flow]) -> None:
-        self.targets, self.reads, self.writes = targets((stmt,)), read_counts((stmt,)), Counter(assigned((stmt,)))
-        self.flows = [flows[id(part)] for part in assignments((stmt,)) if id(part) in flows]
+        every = statements((stmt,))
+        assigns = [part for part in every if isinstance(part, ir.Assign | ir.For)]
+        self.targets, self.writes = {part.target.name: part.target for part in assigns}, Counter(map(_target, assigns))
+        self.reads = Counter([leaf.name for part in every for expr in expressions(part) for leaf in variables(expr)])
+        self.flows = [flows[id(part)] for part in assigns if id(part) in flows]
         self.sources = {name for flow in self.flows for name, _ in flow.sources}
+
+
+def _target(stmt: ir.Assign | ir.For) -> str:
+    return stmt.target.name
 
 
 class _Differentiation:
@@ -150,6 +159,7 @@ class _Differentiation:
         self.used = _Locally(False, False)
         self.out = Linearizer(names)
         self.reads, self.writes = read_counts(function), Counter(assigned(function.body))
+        self.has_loops = has_loops(function.body)
         self.flows = {id(stmt): flow_of(stmt) for stmt in assignments(function.body) if stmt.target.kind == "float"}
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
@@ -190,7 +200,8 @@ class _Differentiation:
     def block(self, block: ir.Block, scope: _Scope) -> None:
         """Append the statements of a block, with derivatives; the vertices of `scope` become those after it."""
         handed_on: list[ir.Assign] = []
-        scope = scope._replace(changing=scope.changing | _changing(block))
+        if self.has_loops:
+            scope = scope._replace(changing=scope.changing | _changing(block))
         jump: list[ir.Stmt] = []
         for stmt in block:
             match stmt:

@@ -49,7 +49,7 @@ def cheapest_order(edges: Mapping[int, Mapping[int, Kind]], ends: Set[int]) -> P
         costs[each] = spent + cost
         if not name or costs[each] < costs[name]:
             best, name = order, each
-        if not bare.inner:
+        if len(bare.inner) < 2:
             break  # there is one order
     return Plan((*chain, *best), name, costs)
 

@@ -126,6 +126,9 @@ class Linearizer(EdgeBuilder):
 
     def accumulate(self, region: Region, ends: Iterable[int]) -> None:
         """Give each of these vertices edges from sources alone."""
+        ends = [end for end in dict.fromkeys(ends) if not region.edges.keys().isdisjoint(region.into(end))]
+        if not ends:
+            return
         inner, sources = region.between(ends)
         reached = set(sources)
         edges: dict[int, dict[int, Edge]] = {}
@@ -134,7 +137,7 @@ class Linearizer(EdgeBuilder):
             if edges[vertex]:
                 reached.add(vertex)
         # An end may be on the way to another one: a copy of it is left at the last.
-        copies = {-1 - end: end for end in dict.fromkeys(ends) if end in edges}
+        copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {vertex: {source: _kind(edge) for source, edge in into.items()} for vertex, into in edges.items()}
         plan = cheapest_order(kinds, copies.keys())

@@ -169,7 +169,7 @@ class _State:
 
 class _Numbering:
     def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
-        self.function, self.fusible = function, fusible
+        self.function, self.fusible, self.derived = function, fusible, frozenset(function.derived)
         self.holders: list[ir.Atom] = []
         # The operation that computed a value, and the numbers of its operands.
         self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
@@ -244,6 +244,8 @@ class _Numbering:
             value = self._rewrite(
                 fold(ir.Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location))
             )
+            if isinstance(value, ir.Op) and stmt.target.name in self.derived:
+                value = self._rescaled(value)
             if isinstance(value, ir.Op) and stmt.target.name in self.fusible:
                 value = self._fused(value, written)
         if isinstance(value, ir.Op):
@@ -281,6 +283,24 @@ class _Numbering:
             return ir.Const(-atom.value, atom.kind)
         negated = self.operands(atom, "neg")
         return None if negated is None else negated[0]
+
+    def _rescaled(self, value: ir.Op) -> ir.Op:
+        """The product of a constant and a multiple or a reciprocal, with one constant."""
+        match value.name, value.args:
+            case "mul", (ir.Const() as factor, ir.Var() as scaled) | (ir.Var() as scaled, ir.Const() as factor):
+                for name in ("mul", "div"):
+                    match self.operands(scaled, name):
+                        case (ir.Const() as constant, rest):
+                            pass
+                        case (rest, ir.Const() as constant) if name == "mul":
+                            pass
+                        case _:
+                            continue
+                    product = factor.value * constant.value
+                    # With larger or smaller constants, the product could overflow or underflow where the two do not.
+                    if 1e-6 < abs(product) < 1e6:
+                        return replace(value, name=name, args=(ir.Const(product, "float"), rest))
+        return value
 
     def _fused(self, value: ir.Op, written: ir.Expr) -> ir.Op:
         """A sum fused with a product in it, the second one if there are two.
