@@ -22,14 +22,16 @@ from dualbcast.rules.table import RULES
 Hessian = dict[tuple[int, int, int], str]
 
 
-def jacobian_of(function: ir.Function, wrt: Sequence[int], names: ir.Names | None = None) -> Dual:
+def jacobian_of(
+    function: ir.Function, wrt: Sequence[int], names: ir.Names | None = None, *, at_once: bool = False
+) -> Dual:
     """The function that returns the outputs of `function` and their partials in the float parameters at `wrt`.
 
     It is differentiated in all float parameters, so that the bits of a partial do not depend on `wrt`. `names` are those
-    of the function that the result becomes part of, if it does.
+    of the function that the result becomes part of, if it does; `at_once` is as for `differentiate`.
     """
     every = [at for at, param in enumerate(function.params) if param.kind == "float"]
-    dual = differentiate(function, unit_directions(function.params, every), names)
+    dual = differentiate(function, unit_directions(function.params, every), names, at_once=at_once)
     partials = {(at, seed): name for (at, seed), name in dual.partials.items() if seed in wrt}
     unwanted = {*dual.partials.values()}.difference(partials.values())
     outputs = tuple([output for output in dual.function.outputs if output.name not in unwanted])
@@ -100,15 +102,15 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     return simplify(replace(dual.function, outputs=cotangents, structure=structure))
 
 
-def hessian_of(function: ir.Function, wrt: Sequence[int]) -> tuple[Dual, Hessian]:
+def hessian_of(function: ir.Function, wrt: Sequence[int], *, at_once: bool = False) -> tuple[Dual, Hessian]:
     """Values, partials and second partials in one function.
 
     The function of the `Dual` has outputs for the values, the partials that are not zero everywhere, and then the
     second ones, which the other result names: for (i, p, q), p at or before q in `wrt`, ∂²output i/∂p∂q.
     """
-    first = jacobian_of(function, wrt)
+    first = jacobian_of(function, wrt, at_once=at_once)
     inner = simplify(first.function)
-    second = jacobian_of(inner, wrt)
+    second = jacobian_of(inner, wrt, at_once=at_once)
     position = {output.name: at for at, output in enumerate(inner.outputs)}
     seconds: Hessian = {}
     for (at, p), name in first.partials.items():

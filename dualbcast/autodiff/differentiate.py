@@ -44,8 +44,11 @@ from dualbcast.ir.traversal import (
     known_iterations,
     read_counts,
     remove_dead,
+    renamed,
+    renamed_block,
     results,
     statements,
+    targets,
     variables,
     work,
 )
@@ -100,21 +103,28 @@ class _Locally(NamedTuple):
     loops: bool
 
 
-def differentiate(function: ir.Function, directions: Mapping[int, Direction], names: ir.Names | None = None) -> Dual:
+def differentiate(
+    function: ir.Function,
+    directions: Mapping[int, Direction],
+    names: ir.Names | None = None,
+    *,
+    at_once: bool = False,
+) -> Dual:
     """The function that returns the outputs of `function` and their tangents in some directions.
 
     `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
-    function that the result becomes part of, if it does.
+    function that the result becomes part of, if it does. With `at_once` tangents are computed beside the values, for
+    targets with few registers: fewer values wait for others.
     """
     names = names or unused_names(function)
     mark = names.mark()
-    first = _Differentiation(function, directions, names, _Locally(True, True))
+    first = _Differentiation(function, directions, names, _Locally(not at_once, not at_once), at_once)
     duals = [first.run()]
     others = [_Locally(False, True)] * first.used.branches + [_Locally(False, False)] * first.used.loops
-    for locally in others:
+    for locally in () if at_once else others:
         names.reset(mark)
         duals.append(_Differentiation(function, directions, names, locally).run())
-    best = min(duals, key=lambda dual: work(remove_dead(dual.function).body)) if others else duals[0]
+    best = min(duals, key=lambda dual: work(remove_dead(dual.function).body)) if len(duals) > 1 else duals[0]
     names.take(assigned(best.function.body))
     names.take(output.name for output in best.function.outputs)
     return best
@@ -152,9 +162,15 @@ def _target(stmt: ir.Assign | ir.For) -> str:
 
 class _Differentiation:
     def __init__(
-        self, function: ir.Function, directions: Mapping[int, Direction], names: ir.Names, locally: _Locally
+        self,
+        function: ir.Function,
+        directions: Mapping[int, Direction],
+        names: ir.Names,
+        locally: _Locally,
+        at_once: bool = False,
     ) -> None:
-        self.function, self.directions, self.names, self.locally = function, directions, names, locally
+        self.function, self.directions, self.names = function, directions, names
+        self.locally, self.at_once = locally, at_once
         # Where `locally` makes a difference.
         self.used = _Locally(False, False)
         self.out = Linearizer(names)
@@ -211,7 +227,9 @@ class _Differentiation:
                     if stmt.target.name in self.useful and id(stmt) in self.flows:
                         edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
                         if edges:
-                            scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
+                            vertex = scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
+                            if self.at_once and len(edges) > 1:  # else the chain goes on
+                                self.name_tangents(stmt.target, vertex, scope.region)
                 case ir.If():
                     self.branch(stmt, _Facts(stmt, self.flows), scope)
                 case ir.For() | ir.While():
@@ -221,6 +239,16 @@ class _Differentiation:
         if handed_on:
             self.hand_on(handed_on, scope)
         self.out.block += jump
+
+    def name_tangents(self, target: ir.Var, vertex: int, region: Region) -> None:
+        """Compute the partials of a value in the sources at once, in variables with names, which no pass moves."""
+        start = len(self.out.block)
+        self.out.accumulate(region, [vertex])
+        new, edges = targets(tuple(self.out.block[start:])), region.edges[vertex]
+        by = {edge.partial.name: self.place(target, at) for at, edge in edges.items() if edge.partial in new.values()}
+        self.out.block[start:] = renamed_block(tuple(self.out.block[start:]), by)
+        for source, edge in edges.items():
+            edges[source] = replace(edge, partial=renamed(edge.partial, by))
 
     def hand_on(self, stmts: Sequence[ir.Assign], scope: _Scope) -> None:
         """Assign variables that a loop carries, together with their partials."""

@@ -149,7 +149,7 @@ class Linearizer(EdgeBuilder):
             into, where = edges.pop(vertex), region.where[vertex]
             for target in sorted(out.pop(vertex)):
                 second = edges[target].pop(vertex)
-                for source, first in into.items():
+                for source, first in sorted(into.items()):
                     way = self.product(first, second, where)
                     if way is not None:
                         self.add(edges[target], source, way, where)

@@ -111,9 +111,9 @@ def _computed(
     if which not in ("value", "parts"):
         second: Mapping[Any, str] = {}
         if "hessian" in which:
-            dual, second = hessian_of(function, wrt)
+            dual, second = hessian_of(function, wrt, at_once=not fused)
         else:
-            dual = jacobian_of(function, wrt)
+            dual = jacobian_of(function, wrt, at_once=not fused)
         both = dual.function
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}
