@@ -223,7 +223,7 @@ def _derivative(name: str, function: Any, wrt: Any) -> Derivative:
 
 def _with_partials(function: Function, names: Names, has_value: bool) -> tuple[Function, Sequence[Capture]]:
     # Only programs that take derivatives inside the language need it when they are lowered.
-    from dualbcast.autodiff.derived_functions import with_partials
+    from dualbcast.program.derived_functions import with_partials
 
     return with_partials(function, names, has_value=has_value)
 

@@ -7,7 +7,6 @@ A name has one value, or copies of several where paths merge, so that the order 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -170,7 +169,8 @@ def refuse_marked(function: ir.Function, active: Directions) -> None:
                 raise CompileError(
                     f"{name}() is marked as not differentiable, and its derivative is needed here",
                     stmt.location,
-                    f"dualbcast.stop_derivative({name}(...)) for a derivative of zero, or give {name}() custom_partials",
+                    f"dualbcast.stop_derivative({name}(...)) for a derivative of zero, "
+                    f"or give {name}() custom_partials",
                 )
 
 

@@ -1,31 +1,23 @@
 """Differentiation: from a function to one with its tangents in some directions. Each region, a straight run of
 statements, is linearized, and what is between its sources and its results is eliminated.
 
-A branch or a loop in a region is a vertex for each of its results. The partials of these are those in the variables that
-it reads, or in the sources of the region around it.
+A branch or a loop in a region is a vertex for each of its results. The partials of these are those in the variables
+that it reads, or in the sources of the region around it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import (
-    NONE,
-    Directions,
-    Flow,
-    activity,
-    all_sources,
-    bounded,
-    flow_of,
-    presence,
-    refuse_marked,
-)
-from dualbcast.autodiff.eliminate import Plan
+from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, all_sources, flow_of, refuse_marked
+from dualbcast.autodiff.dual import Direction, Dual, label_of, unused_names
 from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
+from dualbcast.autodiff.loop_presence import LoopPresence
 from dualbcast.autodiff.presence import UNIT, Edge
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
@@ -35,16 +27,12 @@ from dualbcast.ir.traversal import (
     assigned,
     assignments,
     blocks,
-    breaks,
     expressions,
     falls_through,
-    free_names,
     has_loops,
     jumps,
-    known_iterations,
     read_counts,
     remove_dead,
-    renamed,
     renamed_block,
     results,
     statements,
@@ -52,48 +40,8 @@ from dualbcast.ir.traversal import (
     variables,
     work,
 )
-from dualbcast.rules.table import RULES
 
 _UNNAMED = re.compile(rf"{ir.TEMPORARY}(#\d+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Dual:
-    """A function of values and tangents; `partials[i, d]` names the output that is the tangent of i in direction d.
-
-    The directions of a Jacobian are parameters. A missing pair is a structural zero. `plans` are the orders in which the
-    regions were eliminated, with their places.
-    """
-
-    function: ir.Function
-    partials: dict[tuple[int, int], str]
-    plans: tuple[tuple[Location, Plan], ...] = field(default=(), compare=False)
-
-    def tangents(self) -> dict[tuple[int, int], ir.Atom]:
-        """The tangents by output and direction; a structural zero is missing."""
-        values = {output.name: output.value for output in self.function.outputs if isinstance(output.value, ir.Atom)}
-        return {place: values[name] for place, name in self.partials.items()}
-
-
-class Direction(NamedTuple):
-    """A direction to differentiate in: the tangents of the parameters that have one, and a label for the names."""
-
-    label: str
-    tangents: Mapping[int, ir.Atom]
-
-
-def unused_names(function: ir.Function) -> ir.Names:
-    """Names that are not in use in a function, and mean nothing else in a kernel."""
-    return free_names(function, [*(output.name for output in function.outputs), *RULES])
-
-
-def _label(name: str) -> str:
-    return name.removeprefix(ir.TEMPORARY).replace("#", "_")
-
-
-def unit_directions(params: Sequence[ir.Var], seeds: Iterable[int]) -> dict[int, Direction]:
-    """The directions of the parameters at `seeds`."""
-    return {seed: Direction(_label(params[seed].name), {seed: ir.ONE}) for seed in seeds}
 
 
 class _Locally(NamedTuple):
@@ -196,7 +144,7 @@ class _Differentiation:
         vertices = {name: region.vertex(edges, where) for name, edges in into.items()}
         self.block(function.body, _Scope(region, vertices, {}, frozenset()))
         values = [output.value for output in function.outputs]
-        ends = {at: vertices[each.name] for at, each in enumerate(values) if getattr(each, "name", "") in vertices}
+        ends = {at: vertices[x.name] for at, x in enumerate(values) if isinstance(x, ir.Var) and x.name in vertices}
         self.out.accumulate(region, ends.values())
         outputs, partials = list(function.outputs), {}
         for at, vertex in ends.items():
@@ -245,10 +193,11 @@ class _Differentiation:
         start = len(self.out.block)
         self.out.accumulate(region, [vertex])
         new, edges = targets(tuple(self.out.block[start:])), region.edges[vertex]
-        by = {edge.partial.name: self.place(target, at) for at, edge in edges.items() if edge.partial in new.values()}
+        partials = {at: edge.partial.name for at, edge in edges.items() if isinstance(edge.partial, ir.Var)}
+        by = {name: self.place(target, at) for at, name in partials.items() if name in new}
         self.out.block[start:] = renamed_block(tuple(self.out.block[start:]), by)
         for source, edge in edges.items():
-            edges[source] = replace(edge, partial=renamed(edge.partial, by))
+            edges[source] = replace(edge, partial=by.get(partials.get(source, ""), edge.partial))
 
     def hand_on(self, stmts: Sequence[ir.Assign], scope: _Scope) -> None:
         """Assign variables that a loop carries, together with their partials."""
@@ -278,7 +227,7 @@ class _Differentiation:
 
     # --- branches and loops --------------------------------------------------------------------------------------
 
-    def given(self, facts: _Facts, kind: int, scope: _Scope, where: Location) -> dict[str, Edges]:
+    def given(self, facts: _Facts, kind: int, scope: _Scope) -> dict[str, Edges]:
         """For each variable from before a branch or a loop that derivatives go through, the edges into it from the
         sources of the regions in there.
 
@@ -286,15 +235,13 @@ class _Differentiation:
         if the variables cannot be the sources.
         """
         live = {
-            name: vertex
-            for name, vertex in scope.vertices.items()
-            if name in facts.targets or name in facts.sources
+            name: vertex for name, vertex in scope.vertices.items() if name in facts.targets or name in facts.sources
         }
         _, sources = scope.region.between(live.values())
         if kind >= 0 and len({*live.values()}) < len(sources):
             self.used = self.used._replace(**{self.used._fields[kind]: True})
             if self.locally[kind]:
-                self.labels |= {vertex: _label(name) for name, vertex in live.items() if vertex not in self.labels}
+                self.labels |= {vertex: label_of(name) for name, vertex in live.items() if vertex not in self.labels}
                 return {name: {vertex: UNIT} for name, vertex in live.items()}
         self.out.accumulate(scope.region, live.values())
         return {name: self.edges(name, scope) for name in live}
@@ -327,7 +274,7 @@ class _Differentiation:
         found = [var for name, var in facts.targets.items() if name in self.useful and name not in scope.carried]
         found = [var for var in found if var.kind == "float" and self.reads[var.name] > facts.reads[var.name]]
         # The partials of the variables that a loop carries are those in the sources of its region.
-        given = self.given(facts, -1 if jumps(stmt) else 0, scope, where)
+        given = self.given(facts, -1 if jumps(stmt) else 0, scope)
         sides: list[list[ir.Stmt]] = []
         ends: list[tuple[list[ir.Stmt], _Scope]] = []
         for block in (stmt.then, stmt.orelse):
@@ -347,7 +294,7 @@ class _Differentiation:
         self.after(facts, into, scope, where)
 
     def merged(self, stmt: ir.If, var: ir.Var, edges: Sequence[Edges], sides: Sequence[list[ir.Stmt]]) -> Edges:
-        """The edges into a result of a branch, from those at the ends of its sides, to which assignments are appended."""
+        """The edges into a result of a branch, from those at the ends of its sides; these get assignments."""
         where, out, into = stmt.location, self.out, dict[int, Edge]()
         assert isinstance(stmt.test, ir.Atom)
         for source in dict.fromkeys([*edges[0], *edges[1]]):
@@ -385,24 +332,20 @@ class _Differentiation:
     def loop(self, stmt: ir.For | ir.While, facts: _Facts, scope: _Scope) -> None:
         """Append a loop with its partials; the variables that it changes get vertices."""
         where, out = stmt.location, self.out
-        given = self.given(facts, 1, scope, where)
+        given = self.given(facts, 1, scope)
         # The variables with a value from before the loop, and those of one iteration that are read after it.
         carried: dict[str, _Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
-        loop = _LoopPresence(stmt, facts.flows, given, carried)
         exported: dict[str, _Places] = {}
-        for name, var in facts.targets.items():
+        loop = LoopPresence(stmt, facts.flows, given, carried)
+        for name in facts.targets:
             is_read = self.reads[name] > facts.reads[name] or (name in carried and name in facts.reads)
-            if name not in self.useful or not is_read:
-                continue
-            places = carried[name] if name in carried else exported.setdefault(name, {})
-            for source in sorted(loop.active.get(name, NONE)):
-                place = self.place(var, source)
-                places[source] = place, self.flag(place) if loop.needs_flag(name, source) else None
+            if name in self.useful and is_read:
+                places = (carried if name in carried else exported).setdefault(name, {})
+                places.update(self.places(facts.targets[name], loop))
             if name in carried:
-                for part, value in self.parts(places, given.get(name, {}), where).items():
-                    out.assign(ir.Var(part, value.kind), value, where)
+                self.assign_parts(carried[name], given.get(name, {}), where)
 
-        def edges_of(name: str, places: _Places, sure: Directions, late: Directions) -> Edges:
+        def edges_of(name: str, places: _Places, sure: Directions, late: Directions = MappingProxyType({})) -> Edges:
             edges = {}
             for source, (place, flag) in places.items():
                 there: ir.Atom = ir.TRUE
@@ -424,51 +367,26 @@ class _Differentiation:
                 mine = among(exported, block) if falls_through(block) else ()
                 out.accumulate(within.region, [within.vertices[name] for name in mine if name in within.vertices])
                 for name in mine:
-                    for part, value in self.parts(exported[name], self.edges(name, within), where).items():
-                        out.assign(ir.Var(part, value.kind), value, where)
+                    self.assign_parts(exported[name], self.edges(name, within), where)
         *pre, body = map(tuple, inner)
-        out.block.append(replace(stmt, body=body, **({"pre": pre[0]} if pre else {})))
-        into = {name: edges_of(name, places, loop.after, {}) for name, places in {**carried, **exported}.items()}
+        if isinstance(stmt, ir.While):
+            stmt = replace(stmt, pre=pre[0])
+        out.block.append(replace(stmt, body=body))
+        into = {name: edges_of(name, places, loop.after) for name, places in {**carried, **exported}.items()}
         self.after(facts, into, scope, where)
 
+    def places(self, var: ir.Var, loop: LoopPresence) -> _Places:
+        """The places of a variable's partials in a loop."""
+        places: _Places = {}
+        for source in sorted(loop.active.get(var.name, NONE)):
+            place = self.place(var, source)
+            places[source] = place, self.flag(place) if loop.needs_flag(var.name, source) else None
+        return places
 
-class _LoopPresence:
-    """The directions that the variables of a loop depend on along every path: when an iteration begins, when one after
-    the first few begins, and after the loop; and the names whose partials are made of constants alone."""
-
-    def __init__(
-        self, stmt: ir.For | ir.While, flows: Sequence[Flow], given: Mapping[str, Edges], carried: Iterable[str]
-    ) -> None:
-        every = {name: frozenset(edges) for name, edges in given.items()}
-        self.active = activity(flows, every)
-        self.bounded = bounded(
-            flows, [name for name, edges in given.items() if not all(edge.is_bounded for edge in edges.values())]
-        )
-        before = {name: frozenset(at for at, edge in edges.items() if edge.flag == ir.TRUE) for name, edges in given.items()}
-        start = before | {name: before.get(name, NONE) for name in carried if name in self.active}
-        while True:
-            present, ends = presence(flows, self.active, start)
-            kept = {name: here & ends.get(name, here) for name, here in start.items()}
-            if kept == start:
-                break
-            start = kept
-        self.entry: Directions = start
-        self.after: Directions = present
-        least = 0 if isinstance(stmt, ir.While) or breaks(stmt.body) else known_iterations(stmt) or 0
-        while True:
-            _, ends = presence(flows, self.active, start)
-            later = start | {name: ends[name] for name in start.keys() & ends.keys()}
-            if least > 0:
-                self.after, least = present | later, least - 1
-            if later == start:
-                break
-            start = later
-        self.late: Directions = start
-
-    def needs_flag(self, name: str, source: int) -> bool:
-        """Whether the value of a variable may be absent when an iteration begins, or after the loop."""
-        sure = self.entry.get(name, NONE) & self.after.get(name, NONE)
-        return name not in self.bounded and source not in sure
+    def assign_parts(self, places: _Places, edges: Edges, where: Location) -> None:
+        """Assign the partials and flags of a variable."""
+        for name, value in self.parts(places, edges, where).items():
+            self.out.assign(ir.Var(name, value.kind), value, where)
 
 
 def _changing(block: ir.Block) -> frozenset[str]:

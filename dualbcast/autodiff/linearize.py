@@ -1,9 +1,10 @@
-"""Linearization of a region: the graph of its values, whose edges are the local partials of operations; and the partials
-of its results in its sources, by elimination of all vertices between them.
+"""Linearization of a region: the graph of its values, whose edges are the local partials of operations; and the
+partials of its results in its sources, by elimination of all vertices between them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from itertools import count
 
@@ -61,6 +62,16 @@ class Region:
                 inner.add(vertex)
                 pending += self.edges[vertex]
         return inner, sources
+
+    def ways_to(self, ends: Iterable[int]) -> dict[int, dict[int, Edge]]:
+        """The part of the graph between the sources and some ends, in the order of computation."""
+        inner, reached = self.between(ends)
+        edges: dict[int, dict[int, Edge]] = {}
+        for vertex in sorted(inner):
+            edges[vertex] = {source: edge for source, edge in self.edges[vertex].items() if source in reached}
+            if edges[vertex]:
+                reached.add(vertex)
+        return edges
 
 
 class Linearizer(EdgeBuilder):
@@ -129,24 +140,28 @@ class Linearizer(EdgeBuilder):
         ends = [end for end in dict.fromkeys(ends) if not region.edges.keys().isdisjoint(region.into(end))]
         if not ends:
             return
-        inner, sources = region.between(ends)
-        reached = set(sources)
-        edges: dict[int, dict[int, Edge]] = {}
-        for vertex in sorted(inner):
-            edges[vertex] = {source: edge for source, edge in region.edges[vertex].items() if source in reached}
-            if edges[vertex]:
-                reached.add(vertex)
+        edges = region.ways_to(ends)
         # An end may be on the way to another one: a copy of it is left at the last.
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {vertex: {source: _kind(edge) for source, edge in into.items()} for vertex, into in edges.items()}
         plan = cheapest_order(kinds, copies.keys())
-        out: dict[int, set[int]] = {vertex: set() for vertex in (*sources, *edges)}
+        self._eliminate(plan.order, edges, region.where)
+        for copied, end in copies.items():
+            region.edges[end] = edges[copied]
+        if len(plan.order) > len(copies):
+            self.plans.append((region.where[ends[-1]], plan))
+
+    def _eliminate(
+        self, order: Iterable[int], edges: dict[int, dict[int, Edge]], places: Mapping[int, Location]
+    ) -> None:
+        """Eliminate vertices of a graph in some order."""
+        out: dict[int, set[int]] = defaultdict(set)
         for vertex, into in edges.items():
             for source in into:
                 out[source].add(vertex)
-        for vertex in plan.order:
-            into, where = edges.pop(vertex), region.where[vertex]
+        for vertex in order:
+            into, where = edges.pop(vertex), places[vertex]
             for target in sorted(out.pop(vertex)):
                 second = edges[target].pop(vertex)
                 for source, first in sorted(into.items()):
@@ -156,10 +171,6 @@ class Linearizer(EdgeBuilder):
                     (out[source].add if source in edges[target] else out[source].discard)(target)
             for source in into:
                 out[source].discard(vertex)
-        for copied, end in copies.items():
-            region.edges[end] = edges[copied]
-        if len(plan.order) > len(copies):
-            self.plans.append((region.where[max(inner)], plan))
 
 
 def _kind(edge: Edge) -> Kind:

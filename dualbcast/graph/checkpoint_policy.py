@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.passes.vector_analysis import is_scalar
 from dualbcast.program.element import Element
 from dualbcast.program.products import Keeping, make_product

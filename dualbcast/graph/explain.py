@@ -14,13 +14,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
 from dualbcast.graph.lazy import Output, gather
 from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import Node
 from dualbcast.graph.variable import Variable
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.program.element import Element
 
 

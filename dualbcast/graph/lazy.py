@@ -16,11 +16,11 @@ from weakref import ref
 
 import numpy as np
 
-from dualbcast.autodiff.derived_functions import contraction_of
 from dualbcast.graph.arrays import is_float
 from dualbcast.graph.variable import Variable
 from dualbcast.ir import nodes
 from dualbcast.ir.compose import Step, compose
+from dualbcast.program.derived_functions import contraction_of
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 

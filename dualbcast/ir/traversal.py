@@ -238,8 +238,8 @@ def operations_of(part: ir.Function | ir.Block) -> list[ir.Op]:
 
 
 def work(block: ir.Block) -> int:
-    """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop, about eight if their
-    number depends on data."""
+    """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop, about
+    eight if their number depends on data."""
     total = 0
     for stmt in block:
         times = (known_iterations(stmt) or 8) if isinstance(stmt, ir.For) else 8 if isinstance(stmt, ir.While) else 1

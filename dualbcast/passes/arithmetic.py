@@ -14,12 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dualbcast.passes.cost_model import (
-    ITERATIONS,
-    cost_of_element,
-    cost_of_operation,
-    iterations_of,
-)
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import (
@@ -29,6 +23,12 @@ from dualbcast.ir.traversal import (
     most_carried,
     operations_of,
     statements,
+)
+from dualbcast.passes.cost_model import (
+    ITERATIONS,
+    cost_of_element,
+    cost_of_operation,
+    iterations_of,
 )
 from dualbcast.rules.table import RULES
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from dualbcast.passes.cost_model import cost_of_block
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.builder import assign_together
@@ -29,8 +28,8 @@ from dualbcast.ir.traversal import (
     renamed,
     statements,
     targets,
-    variables,
 )
+from dualbcast.passes.cost_model import cost_of_block
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
     is_short,

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Set
 from functools import lru_cache
 
-from dualbcast.passes.cost_model import cost_of_block, cost_of_operation
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
@@ -23,6 +22,7 @@ from dualbcast.ir.traversal import (
     statements,
 )
 from dualbcast.kernel_spec import Layout
+from dualbcast.passes.cost_model import cost_of_block, cost_of_operation
 from dualbcast.rules.table import RULES
 
 

@@ -69,9 +69,9 @@ class Element:
         element = self._derived.get((derivation, wrt))
         if element is None:
             # Imported here, since most processes derive nothing.
-            from dualbcast.autodiff.derived_functions import partial_of, pullback_of, pushforward_of
             from dualbcast.ir.compose import restrict
             from dualbcast.ir.simplification import simplify
+            from dualbcast.program.derived_functions import partial_of, pullback_of, pushforward_of
 
             with plain_errors(self.function):
                 match derivation:

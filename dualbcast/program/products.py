@@ -103,8 +103,8 @@ def _computed(
     function: Function, which: Which, wrt: Sequence[int], *, fused: bool = False
 ) -> tuple[Function, dict[_Place, Output]]:
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values."""
-    from dualbcast.autodiff.derived_functions import hessian_of, jacobian_of
     from dualbcast.program import pipeline
+    from dualbcast.program.derived_functions import hessian_of, jacobian_of
 
     outputs, both = range(len(function.outputs)), function
     names: dict[_Place, str | None] = {}

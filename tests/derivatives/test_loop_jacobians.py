@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
+from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from ir_invariants import verify
 from models import eccentric_anomaly
 from run_ir import execute, lowered
 
 from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.linearize import Direction, ForwardMode
-from dualbcast.autodiff.loop_jacobians import LoopJacobians, is_shorter
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import ONE, For, Function, While
 from dualbcast.ir.simplification import simplify

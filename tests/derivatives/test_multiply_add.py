@@ -13,12 +13,12 @@ import pytest
 from cpu_kernels import run, source_of
 
 from dualbcast import derivative, differentiable_broadcast
-from dualbcast.autodiff.derived_functions import pullback_of, pushforward_of
 from dualbcast.codegen import mathlib
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.compose import Step, compose
 from dualbcast.ir.nodes import FUSED, Function
 from dualbcast.ir.traversal import operations_of
+from dualbcast.program.derived_functions import pullback_of, pushforward_of
 from dualbcast.program.products import make_product
 
 RANDOM = np.random.default_rng(0)

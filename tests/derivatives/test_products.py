@@ -17,9 +17,9 @@ from ir_invariants import verify
 from oracles import is_smooth, numbers_of, second_differences
 from suites import sampled
 
-from dualbcast.autodiff.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.simplification import simplify
+from dualbcast.program.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 SOME = pytest.mark.parametrize("case", sampled(CORPUS, 3), ids=lambda case: case.name)

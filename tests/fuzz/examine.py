@@ -15,12 +15,12 @@ from oracles import Result, Watch, evaluate, finite_differences, numbers_of, reb
 from program import Program
 
 from dualbcast import differentiable_broadcast, gradient
-from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import For, While
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import statements
 from dualbcast.program import products
+from dualbcast.program.derived_functions import jacobian_of
 
 __all__ = ["Expected", "Mismatch", "Tally", "compare", "examine", "expect", "expectations", "hold"]
 

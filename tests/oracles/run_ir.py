@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from corpus import Case
 
-from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function
 from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.program.derived_functions import jacobian_of
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime import interpreter
 

@@ -18,11 +18,11 @@ from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
 from dualbcast.autodiff.activity import chained
-from dualbcast.autodiff.derived_functions import jacobian_of
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import remove_dead, statements
+from dualbcast.program.derived_functions import jacobian_of
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dualbcast import special
-from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.frontend.lower import lower
 from dualbcast.graph.checkpoint_policy import cost_of
+from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 

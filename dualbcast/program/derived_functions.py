@@ -1,5 +1,5 @@
-"""Derivatives of a function as functions: its partials, pushforward, pullback and second derivatives, and the derivatives
-that a kernel itself asks for.
+"""Derivatives of a function as functions: its partials, pushforward, pullback and second derivatives, and the
+derivatives that a kernel itself asks for.
 
 They can be compiled, composed, and differentiated again. Tangents and cotangents are parameters after the arguments.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 
-from dualbcast.autodiff.differentiate import Direction, Dual, differentiate, unit_directions, unused_names
+from dualbcast.autodiff.differentiate import differentiate
+from dualbcast.autodiff.dual import Direction, Dual, unit_directions, unused_names
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import guards_of
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.simplification import fold, simplify
-from dualbcast.ir.traversal import floats, hold
+from dualbcast.ir.builder import Builder
+from dualbcast.ir.simplification import simplify
+from dualbcast.ir.traversal import floats
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
 
@@ -27,8 +30,8 @@ def jacobian_of(
 ) -> Dual:
     """The function that returns the outputs of `function` and their partials in the float parameters at `wrt`.
 
-    It is differentiated in all float parameters, so that the bits of a partial do not depend on `wrt`. `names` are those
-    of the function that the result becomes part of, if it does; `at_once` is as for `differentiate`.
+    It is differentiated in all float parameters, so that the bits of a partial do not depend on `wrt`. `names` are
+    those of the function that the result becomes part of, if it does; `at_once` is as for `differentiate`.
     """
     every = [at for at, param in enumerate(function.params) if param.kind == "float"]
     dual = differentiate(function, unit_directions(function.params, every), names, at_once=at_once)
@@ -78,9 +81,9 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     outputs = [function.outputs[at].value for at in floats(function)]
 
     def contracted() -> ir.Block:
-        stmts: list[ir.Stmt] = []
-        total = _contracted([*zip(bars, outputs, strict=True)], names, stmts, where)
-        return (*stmts, ir.Assign(contraction, total, where))
+        builder = Builder(names)
+        builder.assign(contraction, _contracted([*zip(bars, outputs, strict=True)], builder, where), where)
+        return tuple(builder.block)
 
     given = replace(
         function,
@@ -134,30 +137,20 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> ir.Function:
     block_of = {place: ir.Var(f"block{at}", "float") for at, place in enumerate(stored)}
     cotangents = [ir.Var(f"bar{i}", "float") for i in range(count)]
     names = ir.Names([*RULES, *(param.name for param in (*block_of.values(), *cotangents))])
-    body: list[ir.Stmt] = []
-    outputs = []
+    builder, outputs = Builder(names), []
     for p in range(len(pattern[0])):
         blocks = [(i, row[p]) for i, row in enumerate(pattern) if row[p] != 0]
         terms = [(cotangents[i], block_of[i, p] if known is None else ir.Const(known, "float")) for i, known in blocks]
-        total = _contracted(terms, names, body, ir.NOWHERE)
+        total = _contracted(terms, builder, ir.NOWHERE)
         outputs.append(ir.Output(names.fresh(f"x{p}_bar"), total))
     params = (*block_of.values(), *cotangents)
-    return ir.Function("contraction", params, tuple(body), tuple(outputs), structure=ir.numbers(len(outputs)))
+    return ir.Function("contraction", params, tuple(builder.block), tuple(outputs), structure=ir.numbers(len(outputs)))
 
 
-def _contracted(
-    terms: Sequence[tuple[ir.Var, ir.Expr]], names: ir.Names, block: list[ir.Stmt], where: Location
-) -> ir.Expr:
+def _contracted(terms: Sequence[tuple[ir.Var, ir.Expr]], builder: Builder, where: Location) -> ir.Expr:
     """The sum of products of cotangents and other values; the statements that compute it are appended to a block."""
-
-    def emit(name: str, *args: ir.Expr) -> ir.Atom:
-        return hold(fold(ir.Op(name, args, "float", where)), names, block, where)
-
-    total: ir.Expr = ir.ZERO
-    for cotangent, value in terms:
-        term = emit("mul", cotangent, value)
-        total = term if total == ir.ZERO else emit("add", total, term)
-    return total
+    products = [builder.operate("mul", *term, where=where) for term in terms]
+    return reduce(lambda total, term: builder.operate("add", total, term, where=where), products) if terms else ir.ZERO
 
 
 def _append_in_branches(block: ir.Block, make: Callable[[], ir.Block]) -> ir.Block:
