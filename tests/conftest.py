@@ -21,7 +21,7 @@ ADAPTED = ("jax", "pandas", "torch", "xarray")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/passes/golden")
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files and the page of counts")
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--emulated-gpu", action="store_true", help="run GPU tests without one; see testing.md")
     parser.addoption("--kernels", metavar="FOLDER", help="keep compiled kernels there, from run to run")
