@@ -36,21 +36,32 @@ def cheapest_order(edges: Mapping[int, Mapping[int, Kind]], ends: Set[int]) -> P
     """The cheapest order to eliminate all vertices with edges into them that are not in `ends`.
 
     `edges` has, for each vertex in the order of computation, its sources and what is known of the partials in them;
-    those without an entry are the sources of the graph.
+    those without an entry are the sources of the graph. Each order is tried twice: on all vertices, and with those that
+    depend on several sources directly, such as the variables of a loop, at the last.
     """
     bare = _Bare(edges, ends)
     chain, spent = bare.chains()
+    entries = {each for each in bare.inner if len(bare.into[each]) > 1 and bare.into[each].keys().isdisjoint(edges)}
+    results = {each for each in bare.inner - entries if not bare.out[each].isdisjoint(ends) and len(bare.out[each]) > 1}
     costs: dict[str, int] = {}
     best: tuple[int, ...] = ()
     name = ""
-    for each, choose in _ORDERS.items():
-        copy = bare.copy()
-        order, cost = copy.eliminated(choose)
-        costs[each] = spent + cost
-        if not name or costs[each] < costs[name]:
-            best, name = order, each
-        if len(bare.inner) < 2:
-            break  # there is one order
+    ways = {"": [bare.inner]}
+    if entries:
+        ways |= {" to the variables": [bare.inner - entries, entries]}
+    if entries and results:
+        ways |= {" to the variables and results": [bare.inner - entries - results, entries, results]}
+    for label, parts in ways.items():
+        for each, choose in _ORDERS.items():
+            copy, order, cost = bare.copy(), tuple[int, ...](), spent
+            for part in parts:
+                more, rest = copy.eliminated(choose, set(part))
+                order, cost = order + more, cost + rest
+            costs[each + label] = cost
+            if not name or cost < costs[name]:
+                best, name = order, each + label
+            if len(bare.inner) < 2:
+                break  # there is one order
     return Plan((*chain, *best), name, costs)
 
 
@@ -111,38 +122,43 @@ class _Bare:
                 order.append(vertex)
         return order, cost
 
-    def eliminated(self, choose: Callable[[int, int], tuple[int, int]] | int) -> tuple[tuple[int, ...], int]:
-        """Eliminate all inner vertices in one order; the order, and the operations that it takes."""
+    def eliminated(
+        self, choose: Callable[[int, int], tuple[int, int]] | int, those: Set[int]
+    ) -> tuple[tuple[int, ...], int]:
+        """Eliminate some inner vertices in one order; the order, and the operations that it takes."""
         order: list[int] = []
         total = 0
         if isinstance(choose, int):
-            for vertex in sorted(self.inner, key=lambda vertex: choose * self.place[vertex]):
+            for vertex in sorted(those, key=lambda vertex: choose * self.place[vertex]):
                 total += self.cost(vertex)
                 self.eliminate(vertex)
                 order.append(vertex)
             return tuple(order), total
-        current = {vertex: choose(self.cost(vertex), self.place[vertex]) for vertex in self.inner}
+        current = {vertex: choose(self.degree(vertex), self.place[vertex]) for vertex in those}
         heap = [(*priority, vertex) for vertex, priority in current.items()]
         heapq.heapify(heap)
-        while self.inner:
+        while heap:
             *priority, vertex = heapq.heappop(heap)
             if vertex not in self.inner or tuple(priority) != current[vertex]:
-                continue  # its cost has changed since
+                continue  # its degree has changed since
             near = self.into[vertex].keys() | self.out[vertex]
             total += self.cost(vertex)
             self.eliminate(vertex)
             order.append(vertex)
-            # The costs of those around the neighbours change too, where an edge becomes a varying one: that is ignored.
-            for other in near & self.inner:
-                current[other] = choose(self.cost(other), self.place[other])
+            for other in near & self.inner & those:
+                current[other] = choose(self.degree(other), self.place[other])
                 heapq.heappush(heap, (*current[other], other))
         return tuple(order), total
+
+    def degree(self, vertex: int) -> int:
+        """The number of ways through a vertex."""
+        return len(self.into[vertex]) * len(self.out[vertex])
 
 
 _ORDERS: dict[str, Callable[[int, int], tuple[int, int]] | int] = {
     "forward": 1,
     "reverse": -1,
-    # The vertex that takes the fewest operations; of several, the first or the last.
-    "Markowitz, first": lambda cost, place: (cost, place),
-    "Markowitz, last": lambda cost, place: (cost, -place),
+    # The vertex with the fewest ways through it; of several, the first or the last.
+    "Markowitz, first": lambda degree, place: (degree, place),
+    "Markowitz, last": lambda degree, place: (degree, -place),
 }
