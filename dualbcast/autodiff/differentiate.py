@@ -124,6 +124,7 @@ class _Differentiation:
         self.out = Linearizer(names)
         self.reads, self.writes = read_counts(function), Counter(assigned(function.body))
         self.has_loops = has_loops(function.body)
+        self.out.changing.update(name for name, count in self.writes.items() if count > 1)
         self.flows = {id(stmt): flow_of(stmt) for stmt in assignments(function.body) if stmt.target.kind == "float"}
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
@@ -381,6 +382,7 @@ class _Differentiation:
         for source in sorted(loop.active.get(var.name, NONE)):
             place = self.place(var, source)
             places[source] = place, self.flag(place) if loop.needs_flag(var.name, source) else None
+            self.out.changing.add(place.name)
         return places
 
     def assign_parts(self, places: _Places, edges: Edges, where: Location) -> None:

@@ -48,6 +48,9 @@ class EdgeBuilder(Builder):
         super().__init__(names)
         # The conditions that flags are the conjunction of.
         self._conditions: dict[str, Conditions] = {}
+        # The names that are assigned several times, and the factors of products, of which none is among these.
+        self.changing: set[str] = set()
+        self._factors: dict[ir.Atom, tuple[ir.Atom, ir.Atom]] = {}
 
     # --- flags ---------------------------------------------------------------------------------------------------
 
@@ -88,8 +91,14 @@ class EdgeBuilder(Builder):
     # --- partials ------------------------------------------------------------------------------------------------
 
     def signed(self, edge: Edge, where: Location) -> ir.Atom:
-        """The partial of an edge with its sign."""
-        return self.operate("neg", edge.partial, where=where) if edge.is_negative else edge.partial
+        """The partial of an edge with its sign: of a product that of a factor, which other products may share."""
+        if not edge.is_negative:
+            return edge.partial
+        factors = self._factors.get(edge.partial)
+        if factors is None:
+            return self.operate("neg", edge.partial, where=where)
+        first, second = factors if isinstance(factors[0], ir.Const) else reversed(factors)
+        return self.operate("mul", self.operate("neg", first, where=where), second, where=where)
 
     def exact(self, edge: Edge, where: Location) -> ir.Atom:
         """The partial of an edge with its sign, and zero where it is absent."""
@@ -112,7 +121,10 @@ class EdgeBuilder(Builder):
             partial = other.partial if one.partial == ir.MINUS_ONE else one.partial
             is_negative = not is_negative
         else:
-            partial = self.operate("mul", one.partial, other.partial, where=where)
+            factors = one.partial, other.partial
+            partial = self.operate("mul", *factors, where=where)
+            if partial not in factors and self.changing.isdisjoint(getattr(factor, "name", "") for factor in factors):
+                self._factors[partial] = factors
         if is_negative and isinstance(partial, ir.Const):
             partial, is_negative = ir.Const(-partial.value, "float"), False
         flag, unmasked, begins = self.both(one.flag, other.flag, where), one.unmasked | other.unmasked, True
