@@ -228,30 +228,31 @@ class _Differentiation:
 
     # --- branches and loops --------------------------------------------------------------------------------------
 
-    def given(self, facts: _Facts, kind: int, scope: _Scope) -> dict[str, Edges]:
-        """For each variable from before a branch or a loop that derivatives go through, the edges into it from the
-        sources of the regions in there.
+    def live(self, facts: _Facts, scope: _Scope) -> dict[str, int]:
+        """The vertices of the variables from before a branch or a loop that derivatives go through."""
+        within = facts.targets.keys() | facts.sources
+        return {name: vertex for name, vertex in scope.vertices.items() if name in within}
 
-        These are the variables themselves, or the sources of the region around. `kind` is the place in `_Locally`; -1
-        if the variables cannot be the sources.
-        """
-        live = {
-            name: vertex for name, vertex in scope.vertices.items() if name in facts.targets or name in facts.sources
-        }
+    def is_local(self, kind: str, live: Mapping[str, int], scope: _Scope) -> bool:
+        """Whether the live variables are the sources in a branch or a loop."""
         _, sources = scope.region.between(live.values())
-        if kind >= 0 and len({*live.values()}) < len(sources):
-            self.used = self.used._replace(**{self.used._fields[kind]: True})
-            if self.locally[kind]:
-                self.labels |= {vertex: label_of(name) for name, vertex in live.items() if vertex not in self.labels}
-                return {name: {vertex: UNIT} for name, vertex in live.items()}
-        self.out.accumulate(scope.region, live.values())
-        return {name: self.edges(name, scope) for name in live}
+        if len({*live.values()}) >= len(sources):
+            return False
+        self.used = self.used._replace(**{kind: True})
+        self.labels |= {vertex: label_of(name) for name, vertex in live.items() if vertex not in self.labels}
+        return bool(getattr(self.locally, kind))
 
-    def within(self, given: Mapping[str, Edges], scope: _Scope, where: Location) -> _Scope:
-        """The scope of a block inside a branch or a loop."""
+    def within(
+        self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location
+    ) -> _Scope:
+        """The scope of a block inside a branch or a loop, from the vertices of names around it, with the edges into
+        these from sources or from each other."""
         region = Region()
-        vertices = {name: region.vertex(edges, where) for name, edges in given.items() if edges}
-        return scope._replace(region=region, vertices=vertices)
+        inner: dict[int, int] = {}
+        for vertex in sorted(edges):
+            into = {inner.get(source, source): edge for source, edge in edges[vertex].items()}
+            inner[vertex] = region.vertex(into, where)
+        return scope._replace(region=region, vertices={name: inner[vertex] for name, vertex in names.items()})
 
     def place(self, var: ir.Var, source: int) -> ir.Var:
         """A variable for the partial of another one in a source."""
@@ -274,12 +275,19 @@ class _Differentiation:
         where, out = stmt.location, self.out
         found = [var for name, var in facts.targets.items() if name in self.useful and name not in scope.carried]
         found = [var for var in found if var.kind == "float" and self.reads[var.name] > facts.reads[var.name]]
+        live = self.live(facts, scope)
+        given: dict[int, Edges] = {vertex: {vertex: UNIT} for vertex in live.values()}
         # The partials of the variables that a loop carries are those in the sources of its region.
-        given = self.given(facts, -1 if jumps(stmt) else 0, scope)
+        if jumps(stmt):
+            out.accumulate(scope.region, given)
+        if jumps(stmt) or not self.is_local("branches", live, scope):
+            for vertex in sorted(given):
+                out.accumulate(scope.region, [vertex], stops=given.keys() - {vertex})
+                given[vertex] = scope.region.into(vertex)
         sides: list[list[ir.Stmt]] = []
         ends: list[tuple[list[ir.Stmt], _Scope]] = []
         for block in (stmt.then, stmt.orelse):
-            within = self.within(given, scope, where)
+            within = self.within(live, given, scope, where)
             with out.inside([]) as side:
                 self.block(block, within)
                 sides.append(side)
@@ -333,7 +341,12 @@ class _Differentiation:
     def loop(self, stmt: ir.For | ir.While, facts: _Facts, scope: _Scope) -> None:
         """Append a loop with its partials; the variables that it changes get vertices."""
         where, out = stmt.location, self.out
-        given = self.given(facts, 1, scope)
+        live = self.live(facts, scope)
+        if self.is_local("loops", live, scope):
+            given: dict[str, Edges] = {name: {vertex: UNIT} for name, vertex in live.items()}
+        else:
+            out.accumulate(scope.region, live.values())
+            given = {name: scope.region.into(vertex) for name, vertex in live.items()}
         # The variables with a value from before the loop, and those of one iteration that are read after it.
         carried: dict[str, _Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
         exported: dict[str, _Places] = {}
@@ -358,10 +371,14 @@ class _Differentiation:
 
         inner = [list[ir.Stmt]() for _ in blocks(stmt)]
         with out.inside(inner[0]):
-            initial = {name: edges for name, edges in given.items() if name not in carried}
-            initial |= {name: edges_of(name, places, loop.entry, loop.late) for name, places in carried.items()}
+            names = {name: vertex for name, vertex in live.items() if name not in carried}
+            edges = {vertex: given[name] for name, vertex in names.items()}
+            for name, places in carried.items():
+                if at_entry := edges_of(name, places, loop.entry, loop.late):
+                    names[name] = new_vertex()
+                    edges[names[name]] = at_entry
             changing = scope.changing.union(*map(_changing, blocks(stmt)))
-            within = self.within(initial, scope._replace(carried=carried, changing=changing), where)
+            within = self.within(names, edges, scope._replace(carried=carried, changing=changing), where)
         for block, new in zip(blocks(stmt), inner, strict=True):
             with out.inside(new):
                 self.block(block, within)
@@ -373,8 +390,8 @@ class _Differentiation:
         if isinstance(stmt, ir.While):
             stmt = replace(stmt, pre=pre[0])
         out.block.append(replace(stmt, body=body))
-        into = {name: edges_of(name, places, loop.after) for name, places in {**carried, **exported}.items()}
-        self.after(facts, into, scope, where)
+        results = {name: edges_of(name, places, loop.after) for name, places in {**carried, **exported}.items()}
+        self.after(facts, results, scope, where)
 
     def places(self, var: ir.Var, loop: LoopPresence) -> _Places:
         """The places of a variable's partials in a loop."""

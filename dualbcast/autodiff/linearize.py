@@ -49,23 +49,23 @@ class Region:
         """The edges into a vertex; of a source, the one from itself."""
         return self.edges.get(vertex, {vertex: UNIT})
 
-    def between(self, ends: Iterable[int]) -> tuple[set[int], set[int]]:
-        """The vertices with ways to some ends, and the sources with such ways."""
+    def between(self, ends: Iterable[int], stops: Container[int] = ()) -> tuple[set[int], set[int]]:
+        """The vertices with ways to some ends, and the sources with such ways; `stops` count as sources."""
         inner: set[int] = set()
         sources: set[int] = set()
         pending = [*ends]
         while pending:
             vertex = pending.pop()
-            if vertex not in self.edges:
+            if vertex not in self.edges or vertex in stops:
                 sources.add(vertex)
             elif vertex not in inner:
                 inner.add(vertex)
                 pending += self.edges[vertex]
         return inner, sources
 
-    def ways_to(self, ends: Iterable[int]) -> dict[int, dict[int, Edge]]:
+    def ways_to(self, ends: Iterable[int], stops: Container[int]) -> dict[int, dict[int, Edge]]:
         """The part of the graph between the sources and some ends, in the order of computation."""
-        inner, reached = self.between(ends)
+        inner, reached = self.between(ends, stops)
         edges: dict[int, dict[int, Edge]] = {}
         for vertex in sorted(inner):
             edges[vertex] = {source: edge for source, edge in self.edges[vertex].items() if source in reached}
@@ -135,12 +135,16 @@ class Linearizer(EdgeBuilder):
         if is_zero(edges[source].partial):
             del edges[source]
 
-    def accumulate(self, region: Region, ends: Iterable[int]) -> None:
-        """Give each of these vertices edges from sources alone."""
-        ends = [end for end in dict.fromkeys(ends) if not region.edges.keys().isdisjoint(region.into(end))]
+    def accumulate(self, region: Region, ends: Iterable[int], stops: Container[int] = ()) -> None:
+        """Give each of these vertices edges from sources alone; `stops` count as sources."""
+        ends = [
+            end
+            for end in dict.fromkeys(ends)
+            if end in region.edges and any(at in region.edges and at not in stops for at in region.edges[end])
+        ]
         if not ends:
             return
-        edges = region.ways_to(ends)
+        edges = region.ways_to(ends, stops)
         # An end may be on the way to another one: a copy of it is left at the last.
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
