@@ -242,9 +242,7 @@ class _Differentiation:
         self.labels |= {vertex: label_of(name) for name, vertex in live.items() if vertex not in self.labels}
         return bool(getattr(self.locally, kind))
 
-    def within(
-        self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location
-    ) -> _Scope:
+    def within(self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location) -> _Scope:
         """The scope of a block inside a branch or a loop, from the vertices of names around it, with the edges into
         these from sources or from each other."""
         region = Region()
@@ -313,11 +311,13 @@ class _Differentiation:
                 into[source] = there[0]
                 continue
             place, flags = self.place(var, source), [ir.FALSE if edge is None else edge.flag for edge in both]
-            is_negative = len(there) == 2 and all(edge.is_negative for edge in there)
+            factor = there[0].factor if len({edge.factor for edge in there}) == len(there[1:]) else 1.0
             for side, edge in zip(sides, both, strict=True):
                 with out.inside(side):
-                    sign = ir.ZERO if edge is None else edge.partial if is_negative else out.signed(edge, where)
-                    out.assign(place, sign, where)
+                    value: ir.Atom = ir.ZERO
+                    if edge is not None:
+                        value = out.scaled(edge, where) if factor == 1 else edge.partial
+                    out.assign(place, value, where)
             flag: ir.Atom = ir.TRUE
             if flags == [ir.TRUE, ir.FALSE]:
                 flag = stmt.test
@@ -325,16 +325,16 @@ class _Differentiation:
                 flag = out.opposite(stmt.test, where)
             elif flags != [ir.TRUE, ir.TRUE]:
                 flag = merged = self.flag(place)
-                for side, value in zip(sides, flags, strict=True):
-                    side.append(ir.Assign(merged, value, where))
+                for side, there_ in zip(sides, flags, strict=True):
+                    side.append(ir.Assign(merged, there_, where))
             into[source] = Edge(
                 place,
+                factor,
                 flag,
                 frozenset({(flag, True)} if any(edge.unmasked for edge in there) else ()),
                 begins=flag != ir.TRUE and len(there) == 2 and all(e.begins or e.flag == ir.TRUE for e in there),
                 has_poles=any(edge.has_poles for edge in there),
                 is_bounded=all(edge.is_bounded for edge in there),
-                is_negative=is_negative,
             )
         return into
 
@@ -366,7 +366,7 @@ class _Differentiation:
                 if source not in sure.get(name, NONE):
                     there = flag or out.operate("ne", place, ir.ZERO, kind="bool", where=where)
                 begins, is_bounded = there != ir.TRUE and source in late.get(name, NONE), name in loop.bounded
-                edges[source] = Edge(place, there, begins=begins, has_poles=not is_bounded, is_bounded=is_bounded)
+                edges[source] = Edge(place, 1.0, there, begins=begins, has_poles=not is_bounded, is_bounded=is_bounded)
             return edges
 
         inner = [list[ir.Stmt]() for _ in blocks(stmt)]

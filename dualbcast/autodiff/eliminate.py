@@ -21,7 +21,8 @@ class Kind(IntEnum):
     VARYING = 2
 
 
-Graph = dict[int, dict[int, Kind]]
+# For each vertex, the vertices that it depends on, and the kinds of the partials.
+Graph = Mapping[int, Mapping[int, Kind]]
 
 
 class Plan(NamedTuple):
@@ -32,11 +33,10 @@ class Plan(NamedTuple):
     costs: dict[str, int]
 
 
-def cheapest_order(edges: Mapping[int, Mapping[int, Kind]], ends: Set[int]) -> Plan:
+def cheapest_order(edges: Graph, ends: Set[int]) -> Plan:
     """The cheapest order to eliminate all vertices with edges into them that are not in `ends`.
 
-    `edges` has, for each vertex in the order of computation, its sources and what is known of the partials in them;
-    those without an entry are the sources of the graph. Each order is tried twice: on all vertices, and with those that
+    `edges` has the vertices in the order of computation; those without an entry are the sources of the graph. Each order is tried twice: on all vertices, and with those that
     depend on several sources directly, such as the variables of a loop, at the last.
     """
     bare = _Bare(edges, ends)
@@ -68,8 +68,8 @@ def cheapest_order(edges: Mapping[int, Mapping[int, Kind]], ends: Set[int]) -> P
 class _Bare:
     """A graph that is counted in, without partials."""
 
-    def __init__(self, edges: Mapping[int, Mapping[int, Kind]], ends: Set[int]) -> None:
-        self.into: Graph = {vertex: dict(sources) for vertex, sources in edges.items()}
+    def __init__(self, edges: Graph, ends: Set[int]) -> None:
+        self.into = {vertex: dict(sources) for vertex, sources in edges.items()}
         self.out: dict[int, set[int]] = {vertex: set() for vertex in edges}
         self.place = {vertex: place for place, vertex in enumerate(edges)}
         for vertex, sources in edges.items():

@@ -97,7 +97,7 @@ class Linearizer(EdgeBuilder):
             assert isinstance(test, ir.Atom)
             for side, flag in zip(sides, (test, self.opposite(test, where)), strict=True):
                 if isinstance(side, ir.Var) and side.name in vertices:
-                    chosen = Edge(ir.ONE, flag, self.conditions(flag), is_bounded=True)
+                    chosen = Edge(ir.ONE, 1.0, flag, self.conditions(flag), is_bounded=True)
                     self.add(edges, vertices[side.name], chosen, where)
             return edges
         template, args, partials = partials_at(value)
@@ -105,26 +105,19 @@ class Linearizer(EdgeBuilder):
         unknown = [arg for arg in (*args, stmt.target) if not isinstance(arg, ir.Const)] if template.params else []
         body, by = copy(template, unknown, self.names, ir.TEMPORARY, where)
         self.block.extend(body)
-        negatives = {
-            part.target.name: part.value.args[0]
-            for part in body
-            if isinstance(part, ir.Assign) and isinstance(part.value, ir.Op) and part.value.name == "neg"
-        }
+        multiples = dict(map(_multiple, body))
         has_poles = may_be_infinite(value)
         for arg, expr in zip(value.args, partials, strict=True):
             if not isinstance(arg, ir.Var) or arg.name not in vertices or is_zero(expr):
                 continue
             partial = self.emit(renamed(expr, by), where)
-            negated = negatives.get(partial.name) if isinstance(partial, ir.Var) else None
-            if negated is not None:
-                partial = self.emit(negated, where)
-            is_bounded = is_finite(partial)
+            partial, factor = multiples.get(partial, (partial, 1.0))
+            poles, is_bounded = has_poles and isinstance(partial, ir.Var), is_finite(partial)
             if isinstance(partial, ir.Var) and partial.name in changing:
                 held = ir.Var(self.names.fresh(ir.TEMPORARY), "float")
                 self.assign(held, partial, where)
                 partial = held
-            poles = has_poles and isinstance(partial, ir.Var)
-            edge = Edge(partial, has_poles=poles, is_bounded=is_bounded, is_negative=negated is not None)
+            edge = Edge(partial, factor, has_poles=poles, is_bounded=is_bounded)
             self.add(edges, vertices[arg.name], edge, where)
         return edges
 
@@ -148,11 +141,11 @@ class Linearizer(EdgeBuilder):
         # An end may be on the way to another one: a copy of it is left at the last.
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
-        kinds = {vertex: {source: _kind(edge) for source, edge in into.items()} for vertex, into in edges.items()}
+        kinds = {v: {at: _kind(edge) for at, edge in into.items()} for v, into in edges.items()}
         plan = cheapest_order(kinds, copies.keys())
         self._eliminate(plan.order, edges, region.where)
         for copied, end in copies.items():
-            region.edges[end] = edges[copied]
+            region.edges[end] = {at: self.settled(edge, region.where[end]) for at, edge in edges[copied].items()}
         if len(plan.order) > len(copies):
             self.plans.append((region.where[ends[-1]], plan))
 
@@ -165,9 +158,12 @@ class Linearizer(EdgeBuilder):
             for source in into:
                 out[source].add(vertex)
         for vertex in order:
-            into, where = edges.pop(vertex), places[vertex]
-            for target in sorted(out.pop(vertex)):
+            into, targets, where = edges.pop(vertex), sorted(out.pop(vertex)), places[vertex]
+            if len(targets) > 1:
+                into = {source: self.settled(edge, where) for source, edge in into.items()}
+            for target in targets:
                 second = edges[target].pop(vertex)
+                second = self.settled(second, where) if len(into) > 1 else second
                 for source, first in sorted(into.items()):
                     way = self.product(first, second, where)
                     if way is not None:
@@ -178,6 +174,18 @@ class Linearizer(EdgeBuilder):
 
 
 def _kind(edge: Edge) -> Kind:
-    if not isinstance(edge.partial, ir.Const):
+    if edge.partial != ir.ONE:
         return Kind.VARYING
-    return Kind.UNIT if abs(edge.partial.value) == 1 else Kind.CONSTANT
+    return Kind.UNIT if abs(edge.factor) == 1 else Kind.CONSTANT
+
+
+def _multiple(stmt: ir.Stmt) -> tuple[ir.Atom | None, tuple[ir.Atom, float]]:
+    """The variable that is assigned a multiple of another one, that one, and the factor."""
+    match stmt:
+        case ir.Assign(target, ir.Op("neg", (ir.Var() as operand,), "float")):
+            return target, (operand, -1.0)
+        case ir.Assign(target, ir.Op("mul", (ir.Const() as factor, ir.Var() as operand), "float")):
+            return target, (operand, float(factor.value))
+        case ir.Assign(target, ir.Op("mul", (ir.Var() as operand, ir.Const() as factor), "float")):
+            return target, (operand, float(factor.value))
+    return None, (ir.ONE, 1.0)

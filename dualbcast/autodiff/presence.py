@@ -7,6 +7,7 @@ zero and an infinite partial would be NaN; therefore a flag decides whether the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from dualbcast.errors import Location
@@ -19,23 +20,29 @@ Conditions = frozenset[tuple[ir.Atom, bool]]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A partial of one value in another.
+    """A partial of one value in another: a constant factor times a variable, or times 1.
 
     Where the flag is false the value does not depend on the other one. The partial is zero there, unless it is because
     of an `unmasked` condition that the flag is false: the partial may be any number then. The flag `begins` where it is
     false in the first iterations of a loop only: an integration would otherwise read, in each iteration, a flag whose
     value is known. The partial is then an ordinary zero in the first iterations, unless it is multiplied by one that
     `has_poles`: that can be infinite at finite arguments. A partial that `is_bounded` is made of constants alone, so
-    that it is finite, and zero only where there is no dependence. One that `is_negative` is to be multiplied by -1.
+    that it is finite, and zero only where there is no dependence.
     """
 
     partial: ir.Atom
+    factor: float = 1.0
     flag: ir.Atom = ir.TRUE
     unmasked: Conditions = frozenset()
     begins: bool = False
     has_poles: bool = False
     is_bounded: bool = False
-    is_negative: bool = False
+
+    def __post_init__(self) -> None:
+        partial = self.partial
+        if isinstance(partial, ir.Const) and partial != ir.ONE and math.isfinite(partial.value):
+            object.__setattr__(self, "factor", self.factor * partial.value)
+            object.__setattr__(self, "partial", ir.ONE)
 
 
 UNIT = Edge(ir.ONE, is_bounded=True)
@@ -48,9 +55,9 @@ class EdgeBuilder(Builder):
         super().__init__(names)
         # The conditions that flags are the conjunction of.
         self._conditions: dict[str, Conditions] = {}
-        # The names that are assigned several times, and the factors of products, of which none is among these.
+        # The names that are assigned several times, and the operands of products, of which none is among these.
         self.changing: set[str] = set()
-        self._factors: dict[ir.Atom, tuple[ir.Atom, ir.Atom]] = {}
+        self._operands: dict[ir.Atom, tuple[ir.Atom, ir.Atom]] = {}
 
     # --- flags ---------------------------------------------------------------------------------------------------
 
@@ -90,19 +97,25 @@ class EdgeBuilder(Builder):
 
     # --- partials ------------------------------------------------------------------------------------------------
 
-    def signed(self, edge: Edge, where: Location) -> ir.Atom:
-        """The partial of an edge with its sign: of a product that of a factor, which other products may share."""
-        if not edge.is_negative:
-            return edge.partial
-        factors = self._factors.get(edge.partial)
-        if factors is None:
-            return self.operate("neg", edge.partial, where=where)
-        first, second = factors if isinstance(factors[0], ir.Const) else reversed(factors)
-        return self.operate("mul", self.operate("neg", first, where=where), second, where=where)
+    def scaled(self, edge: Edge, where: Location) -> ir.Atom:
+        """The partial of an edge times its factor; of a product one operand is multiplied, which others may share."""
+        first, second = self._operands.get(edge.partial, (ir.ONE, edge.partial))
+        if edge.factor == -1 and second != ir.ONE:
+            multiple = self.operate("neg", second, where=where)
+        else:
+            multiple = self.operate("mul", ir.Const(edge.factor, "float"), second, where=where)
+        return edge.partial if edge.factor == 1 else self.operate("mul", first, multiple, where=where)
+
+    def settled(self, edge: Edge, where: Location) -> Edge:
+        """The edge of several ways, which do not multiply by its factor one by one; signs are left to them."""
+        if edge.partial == ir.ONE or abs(edge.factor) == 1:
+            return edge
+        return replace(edge, partial=self.scaled(edge, where), factor=1.0)
 
     def exact(self, edge: Edge, where: Location) -> ir.Atom:
-        """The partial of an edge with its sign, and zero where it is absent."""
-        return self.signed(replace(edge, partial=self._masked(edge.partial, edge.unmasked, where)), where)
+        """The partial of an edge times its factor, and zero where it is absent."""
+        masked = self._masked(edge.partial, edge.unmasked, where)
+        return self.scaled(Edge(masked, edge.factor), where)
 
     def _masked(self, partial: ir.Atom, unmasked: Conditions, where: Location) -> ir.Atom:
         """The partial, and zero where one of the conditions is false."""
@@ -116,32 +129,27 @@ class EdgeBuilder(Builder):
         """The edge for a way along two edges; None if they are never present together."""
         if self._distinguishing(one.flag, other.flag) is not None:
             return None
-        is_negative = one.is_negative != other.is_negative
-        if ir.MINUS_ONE in (one.partial, other.partial):
-            partial = other.partial if one.partial == ir.MINUS_ONE else one.partial
-            is_negative = not is_negative
-        else:
-            factors = one.partial, other.partial
-            partial = self.operate("mul", *factors, where=where)
-            if partial not in factors and self.changing.isdisjoint(getattr(factor, "name", "") for factor in factors):
-                self._factors[partial] = factors
-        if is_negative and isinstance(partial, ir.Const):
-            partial, is_negative = ir.Const(-partial.value, "float"), False
+        factor, operands = one.factor * other.factor, (one.partial, other.partial)
+        # With larger or smaller factors, the product could overflow or underflow where the two do not.
+        if not 1e-6 < abs(factor) < 1e6 and abs(one.factor) != 1 and abs(other.factor) != 1:
+            factor, operands = one.factor, (one.partial, self.scaled(other, where))
+        partial = self.operate("mul", *operands, where=where)
+        if partial not in operands and self.changing.isdisjoint(getattr(each, "name", "") for each in operands):
+            self._operands[partial] = operands
         flag, unmasked, begins = self.both(one.flag, other.flag, where), one.unmasked | other.unmasked, True
-        for edge, factor in ((one, other), (other, one)):
+        for edge, times in ((one, other), (other, one)):
             if edge.flag != ir.TRUE:
-                is_zero_then = edge.begins and not factor.has_poles
+                is_zero_then = edge.begins and not times.has_poles
                 begins &= is_zero_then
-                if not (is_zero_then or factor.is_bounded):
+                if not (is_zero_then or times.is_bounded):
                     unmasked |= self.conditions(edge.flag)
         begins &= flag != ir.TRUE
         has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
-        return Edge(partial, flag, unmasked, begins, has_poles, is_bounded, is_negative)
+        return Edge(partial, factor, flag, unmasked, begins, has_poles, is_bounded)
 
     def total(self, one: Edge, other: Edge, where: Location) -> Edge:
         """The sum of two edges from one source; of which one at most is present, by one select."""
         has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
-        same_sign, partials = one.is_negative == other.is_negative, [one.partial, other.partial]
         flag: ir.Atom = ir.TRUE
         if ir.TRUE not in (one.flag, other.flag):
             flag = one.flag
@@ -150,27 +158,32 @@ class EdgeBuilder(Builder):
         test = self._distinguishing(one.flag, other.flag) if one.unmasked or other.unmasked else None
         rests = [_without(self.conditions(edge.flag), test) for edge in (one, other)]
         masks = [_without(edge.unmasked, test) for edge in (one, other)]
-        if test is not None and not same_sign:
-            partials, same_sign = [self.signed(edge, where) for edge in (one, other)], True
-            one = replace(one, is_negative=False)
         if test is not None and rests[0] == rests[1]:
             flag = self.conjunction(rests[0], where)
-        if rests[0] == rests[1] and masks[0] == masks[1]:
-            unmasked = masks[0]
-        else:
+        factor, signs, partials = one.factor, (1, 1), [one.partial, other.partial]
+        if other.factor == -factor and test is None:
+            signs, factor = (1, -1) if factor > 0 else (-1, 1), abs(factor)
+        elif other.factor != factor:
+            parts = [each if test is not None else replace(each, factor=abs(each.factor)) for each in (one, other)]
+            partials = [self.scaled(part, where) for part in parts]
+            signs = (1, 1) if test is not None else (one.factor > 0 or -1, other.factor > 0 or -1)
+            factor = 1.0
+        unmasked = masks[0]
+        if rests[0] != rests[1] or masks[0] != masks[1]:
             partials = [self._masked(*pair, where) for pair in zip(partials, masks, strict=True)]
             unmasked = frozenset()
-        begins, is_negative = flag != ir.TRUE and one.begins and other.begins, one.is_negative
         if test is not None:
             if (test, False) in self.conditions(one.flag):
                 partials.reverse()
             partial = self.operate("select", test, *partials, where=where)
         else:
-            if one.is_negative and not same_sign:
+            if signs == (-1, 1):
                 partials.reverse()
-            partial = self.operate("add" if same_sign else "sub", *partials, where=where)
-            is_negative = one.is_negative and other.is_negative
-        return Edge(partial, flag, unmasked, begins, has_poles, is_bounded, is_negative)
+            elif signs == (-1, -1):
+                factor = -factor
+            partial = self.operate("sub" if signs[0] != signs[1] else "add", *partials, where=where)
+        begins = flag != ir.TRUE and one.begins and other.begins
+        return Edge(partial, factor, flag, unmasked, begins, has_poles, is_bounded)
 
 
 def _without(conditions: Conditions, test: ir.Atom | None) -> Conditions:

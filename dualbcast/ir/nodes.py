@@ -155,7 +155,6 @@ TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
 ZERO = Const(0.0, "float")
 ONE = Const(1.0, "float")
-MINUS_ONE = Const(-1.0, "float")
 
 
 @dataclass(frozen=True, slots=True)
