@@ -352,8 +352,7 @@ class _Differentiation:
         exported: dict[str, _Places] = {}
         loop = LoopPresence(stmt, facts.flows, given, carried)
         for name in facts.targets:
-            is_read = self.reads[name] > facts.reads[name] or (name in carried and name in facts.reads)
-            if name in self.useful and is_read:
+            if self.is_read(name, facts, inside=name in carried):
                 places = (carried if name in carried else exported).setdefault(name, {})
                 places.update(self.places(facts.targets[name], loop))
             if name in carried:
@@ -392,6 +391,10 @@ class _Differentiation:
         out.block.append(replace(stmt, body=body))
         results = {name: edges_of(name, places, loop.after) for name, places in {**carried, **exported}.items()}
         self.after(facts, results, scope, where)
+
+    def is_read(self, name: str, facts: _Facts, *, inside: bool) -> bool:
+        """Whether the derivative of a variable is needed after a loop, or in its next iteration."""
+        return name in self.useful and (self.reads[name] > facts.reads[name] or (inside and name in facts.reads))
 
     def places(self, var: ir.Var, loop: LoopPresence) -> _Places:
         """The places of a variable's partials in a loop."""

@@ -36,8 +36,9 @@ class Plan(NamedTuple):
 def cheapest_order(edges: Graph, ends: Set[int]) -> Plan:
     """The cheapest order to eliminate all vertices with edges into them that are not in `ends`.
 
-    `edges` has the vertices in the order of computation; those without an entry are the sources of the graph. Each order is tried twice: on all vertices, and with those that
-    depend on several sources directly, such as the variables of a loop, at the last.
+    `edges` has the vertices in the order of computation; those without an entry are the sources of the graph. Each
+    order is tried on all vertices; with those that depend on several sources directly, such as the variables of a
+    loop, after the others; and with the results that other values depend on at the last.
     """
     bare = _Bare(edges, ends)
     chain, spent = bare.chains()
@@ -112,15 +113,16 @@ class _Bare:
         self.inner.discard(vertex)
 
     def chains(self) -> tuple[list[int], int]:
-        """Eliminate what has one way in and one way out, which never costs more than it saves."""
+        """Eliminate what has one way in and one way out, which never costs more than it saves; constants first."""
         order: list[int] = []
-        cost = 0
-        for vertex in sorted(self.inner, key=self.place.__getitem__, reverse=True):
-            if len(self.into[vertex]) == 1 and len(self.out[vertex]) == 1:
-                cost += self.cost(vertex)
-                self.eliminate(vertex)
-                order.append(vertex)
-        return order, cost
+        total = 0
+        for is_free in (True, False):
+            for vertex in sorted(self.inner, key=self.place.__getitem__, reverse=True):
+                if self.degree(vertex) == 1 and (not is_free or not self.cost(vertex)):
+                    total += self.cost(vertex)
+                    self.eliminate(vertex)
+                    order.append(vertex)
+        return order, total
 
     def eliminated(
         self, choose: Callable[[int, int], tuple[int, int]] | int, those: Set[int]
