@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, bounded, presence
 from dualbcast.autodiff.linearize import Edges
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import breaks, known_iterations
+from dualbcast.ir.traversal import breaks, known_iterations, statements
 
 
 class LoopPresence:
@@ -34,6 +34,9 @@ class LoopPresence:
             start = kept
         self.entry: Directions = start
         self.after: Directions = present
+        self.late: Directions = start
+        if any(isinstance(part, ir.Continue) for part in statements(stmt.body, in_loops=False)):
+            return  # an iteration may leave variables as they were
         least = 0 if isinstance(stmt, ir.While) or breaks(stmt.body) else known_iterations(stmt) or 0
         while True:
             _, ends = presence(flows, self.active, start)
@@ -43,7 +46,7 @@ class LoopPresence:
             if later == start:
                 break
             start = later
-        self.late: Directions = start
+        self.late = start
 
     def needs_flag(self, name: str, source: int) -> bool:
         """Whether the value of a variable may be absent when an iteration begins, or after the loop."""
