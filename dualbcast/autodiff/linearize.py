@@ -125,7 +125,7 @@ class Linearizer(EdgeBuilder):
         """Add an edge from a source to those there are; edges whose sum is zero are none."""
         before = edges.get(source)
         edges[source] = edge if before is None else self.total(before, edge, where)
-        if is_zero(edges[source].partial):
+        if edges[source].partial == ir.ONE and edges[source].factor == 0:
             del edges[source]
 
     def accumulate(self, region: Region, ends: Iterable[int], stops: Container[int] = ()) -> None:

@@ -259,6 +259,12 @@ def test_the_partials_of_a_quotient_share_a_division(backend):
     assert sum("divided(" in line for line in code) == 1
 
 
+def test_partials_whose_sum_is_zero_are_absent() -> None:
+    f = differentiable_broadcast(backend="python")(lambda x, y: ((x + y) * 2.0 - x * 2.0) * math.exp(y))
+    # exp(800) is infinite, and zero times infinity would not be a number.
+    assert f.jacobian(np.array([1.0]), np.array([800.0]))["x"] == 0
+
+
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_as_an_array_it_is_the_blocks_side_by_side(shapes: tuple[tuple[int, ...], ...]) -> None:
     x, y = pair(shapes)
