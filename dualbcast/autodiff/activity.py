@@ -126,13 +126,13 @@ def presence(flows: Sequence[Flow], active: Directions, start: Directions) -> tu
         present = new
 
 
-def bounded(flows: Sequence[Flow], unbounded: Iterable[str]) -> set[str]:
+def fixed(flows: Sequence[Flow], varying: Iterable[str]) -> set[str]:
     """The names whose derivatives are made of constants alone, where those of some names are not."""
-    varying = set(unbounded)
+    varying = set(varying)
     size = -1
     while size != len(varying):
         size = len(varying)
-        varying.update(to for to, sources, _ in flows if any(name in varying or not fixed for name, fixed in sources))
+        varying.update(to for to, sources, _ in flows if any(name in varying or not known for name, known in sources))
     return {flow.target for flow in flows} - varying
 
 

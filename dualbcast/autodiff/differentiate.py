@@ -18,7 +18,7 @@ from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, all_so
 from dualbcast.autodiff.dual import Direction, Dual, label_of, unused_names
 from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
 from dualbcast.autodiff.loop_presence import LoopPresence
-from dualbcast.autodiff.presence import UNIT, Edge
+from dualbcast.autodiff.presence import UNIT, Edge, kinds_of
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.builder import assign_together
@@ -333,8 +333,7 @@ class _Differentiation:
                 flag,
                 frozenset({(flag, True)} if any(edge.unmasked for edge in there) else ()),
                 begins=flag != ir.TRUE and len(there) == 2 and all(e.begins or e.flag == ir.TRUE for e in there),
-                has_poles=any(edge.has_poles for edge in there),
-                is_bounded=all(edge.is_bounded for edge in there),
+                **kinds_of(*there),
             )
         return into
 
@@ -364,8 +363,8 @@ class _Differentiation:
                 there: ir.Atom = ir.TRUE
                 if source not in sure.get(name, NONE):
                     there = flag or out.operate("ne", place, ir.ZERO, kind="bool", where=where)
-                begins, is_bounded = there != ir.TRUE and source in late.get(name, NONE), name in loop.bounded
-                edges[source] = Edge(place, 1.0, there, begins=begins, has_poles=not is_bounded, is_bounded=is_bounded)
+                begins, is_fixed = there != ir.TRUE and source in late.get(name, NONE), name in loop.fixed
+                edges[source] = Edge(place, 1.0, there, begins=begins, has_poles=not is_fixed, is_fixed=is_fixed)
             return edges
 
         inner = [list[ir.Stmt]() for _ in blocks(stmt)]

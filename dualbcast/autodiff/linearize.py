@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 
 from dualbcast.autodiff.activity import is_finite, is_zero, may_be_infinite, partials_at
@@ -97,7 +98,7 @@ class Linearizer(EdgeBuilder):
             assert isinstance(test, ir.Atom)
             for side, flag in zip(sides, (test, self.opposite(test, where)), strict=True):
                 if isinstance(side, ir.Var) and side.name in vertices:
-                    chosen = Edge(ir.ONE, 1.0, flag, self.conditions(flag), is_bounded=True)
+                    chosen = replace(UNIT, flag=flag, unmasked=self.conditions(flag))
                     self.add(edges, vertices[side.name], chosen, where)
             return edges
         template, args, partials = partials_at(value)
@@ -112,12 +113,12 @@ class Linearizer(EdgeBuilder):
                 continue
             partial = self.emit(renamed(expr, by), where)
             partial, factor = multiples.get(partial, (partial, 1.0))
-            poles, is_bounded = has_poles and isinstance(partial, ir.Var), is_finite(partial)
+            poles, known = has_poles and isinstance(partial, ir.Var), is_finite(partial)
             if isinstance(partial, ir.Var) and partial.name in changing:
                 held = ir.Var(self.names.fresh(ir.TEMPORARY), "float")
                 self.assign(held, partial, where)
                 partial = held
-            edge = Edge(partial, factor, has_poles=poles, is_bounded=is_bounded)
+            edge = Edge(partial, factor, has_poles=poles, is_fixed=known, is_finite=known)
             self.add(edges, vertices[arg.name], edge, where)
         return edges
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, bounded, presence
+from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, fixed, presence
 from dualbcast.autodiff.linearize import Edges
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import breaks, known_iterations, statements
@@ -19,8 +19,8 @@ class LoopPresence:
     ) -> None:
         every = {name: frozenset(edges) for name, edges in given.items()}
         self.active = activity(flows, every)
-        self.bounded = bounded(
-            flows, [name for name, edges in given.items() if not all(edge.is_bounded for edge in edges.values())]
+        self.fixed = fixed(
+            flows, [name for name, edges in given.items() if not all(edge.is_fixed for edge in edges.values())]
         )
         before = {
             name: frozenset(at for at, edge in edges.items() if edge.flag == ir.TRUE) for name, edges in given.items()
@@ -51,4 +51,4 @@ class LoopPresence:
     def needs_flag(self, name: str, source: int) -> bool:
         """Whether the value of a variable may be absent when an iteration begins, or after the loop."""
         sure = self.entry.get(name, NONE) & self.after.get(name, NONE)
-        return name not in self.bounded and source not in sure
+        return name not in self.fixed and source not in sure

@@ -26,8 +26,8 @@ class Edge:
     of an `unmasked` condition that the flag is false: the partial may be any number then. The flag `begins` where it is
     false in the first iterations of a loop only: an integration would otherwise read, in each iteration, a flag whose
     value is known. The partial is then an ordinary zero in the first iterations, unless it is multiplied by one that
-    `has_poles`: that can be infinite at finite arguments. A partial that `is_bounded` is made of constants alone, so
-    that it is finite, and zero only where there is no dependence.
+    `has_poles`: that can be infinite at finite arguments. A partial that `is_fixed` is made of constants alone, so that
+    it is zero only where there is no dependence; it `is_finite` unless iterations of a loop have multiplied them.
     """
 
     partial: ir.Atom
@@ -36,7 +36,8 @@ class Edge:
     unmasked: Conditions = frozenset()
     begins: bool = False
     has_poles: bool = False
-    is_bounded: bool = False
+    is_fixed: bool = False
+    is_finite: bool = False
 
     def __post_init__(self) -> None:
         partial = self.partial
@@ -45,7 +46,7 @@ class Edge:
             object.__setattr__(self, "partial", ir.ONE)
 
 
-UNIT = Edge(ir.ONE, is_bounded=True)
+UNIT = Edge(ir.ONE, is_fixed=True, is_finite=True)
 
 
 class EdgeBuilder(Builder):
@@ -141,15 +142,13 @@ class EdgeBuilder(Builder):
             if edge.flag != ir.TRUE:
                 is_zero_then = edge.begins and not times.has_poles
                 begins &= is_zero_then
-                if not (is_zero_then or times.is_bounded):
+                if not (is_zero_then or times.is_finite):
                     unmasked |= self.conditions(edge.flag)
         begins &= flag != ir.TRUE
-        has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
-        return Edge(partial, factor, flag, unmasked, begins, has_poles, is_bounded)
+        return Edge(partial, factor, flag, unmasked, begins, **kinds_of(one, other))
 
     def total(self, one: Edge, other: Edge, where: Location) -> Edge:
         """The sum of two edges from one source; of which one at most is present, by one select."""
-        has_poles, is_bounded = one.has_poles or other.has_poles, one.is_bounded and other.is_bounded
         flag: ir.Atom = ir.TRUE
         if ir.TRUE not in (one.flag, other.flag):
             flag = one.flag
@@ -183,7 +182,16 @@ class EdgeBuilder(Builder):
                 factor = -factor
             partial = self.operate("sub" if signs[0] != signs[1] else "add", *partials, where=where)
         begins = flag != ir.TRUE and one.begins and other.begins
-        return Edge(partial, factor, flag, unmasked, begins, has_poles, is_bounded)
+        return Edge(partial, factor, flag, unmasked, begins, **kinds_of(one, other))
+
+
+def kinds_of(*edges: Edge) -> dict[str, bool]:
+    """What is known of a product or a sum of partials."""
+    return {
+        "has_poles": any(edge.has_poles for edge in edges),
+        "is_fixed": all(edge.is_fixed for edge in edges),
+        "is_finite": all(edge.is_finite for edge in edges),
+    }
 
 
 def _without(conditions: Conditions, test: ir.Atom | None) -> Conditions:
