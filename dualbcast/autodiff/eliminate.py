@@ -161,6 +161,6 @@ _ORDERS: dict[str, Callable[[int, int], tuple[int, int]] | int] = {
     "forward": 1,
     "reverse": -1,
     # The vertex with the fewest ways through it; of several, the first or the last.
-    "Markowitz, first": lambda degree, place: (degree, place),
-    "Markowitz, last": lambda degree, place: (degree, -place),
+    "Markowitz": lambda degree, place: (degree, place),
+    "Markowitz from the end": lambda degree, place: (degree, -place),
 }

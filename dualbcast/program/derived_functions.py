@@ -123,7 +123,8 @@ def hessian_of(function: ir.Function, wrt: Sequence[int], *, at_once: bool = Fal
                 seconds[at, p, q] = twice
     wanted = {output.name for output in inner.outputs} | set(seconds.values())
     outputs = tuple(output for output in second.function.outputs if output.name in wanted)
-    return Dual(replace(second.function, outputs=outputs), first.partials), seconds
+    plans = first.plans + second.plans
+    return Dual(replace(second.function, outputs=outputs), first.partials, plans), seconds
 
 
 def contraction_of(pattern: Sequence[Sequence[float | None]]) -> ir.Function:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import BackendError, MissingDependencyError
+from dualbcast.errors import BackendError, Location, MissingDependencyError
 from dualbcast.ir.nodes import ARITHMETIC, FUSED, For, Function, If, While, dump
 from dualbcast.ir.traversal import operations_of, read_counts, statements
 from dualbcast.program.element import Call
@@ -26,6 +26,7 @@ from dualbcast.runtime.launch_plan import Plan
 from dualbcast.tracebacks import place_of
 
 if TYPE_CHECKING:
+    from dualbcast.autodiff.eliminate import Plan as Elimination
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
 # Rules that processors have an instruction for, or little more.
@@ -59,6 +60,9 @@ class Explanation(NamedTuple):
     cuda : object or None
         The compiled CUDA kernel, where a compute capability was given: `registers`, `spill_loads`, `spill_stores`,
         `stack`, `shared` and `occupancy()` say how much of a GPU a launch takes.
+    orders : tuple of str
+        For each straight run of statements, the order in which the vertices of its graph of local partials were
+        eliminated, and how many multiplications and additions that takes; in brackets, those of the other orders.
     streamed : bool
         Whether a CPU kernel stores its outputs past the cache.
     passes : tuple of (str, str)
@@ -75,6 +79,7 @@ class Explanation(NamedTuple):
     bytes_written: int
     layout: str
     branches: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
     streamed: bool = False
     passes: tuple[tuple[str, str], ...] = ()
@@ -111,6 +116,7 @@ class Explanation(NamedTuple):
         if self.streamed:
             rows.append(("stores", "streamed past the cache"))
         rows += [("" if at else "branches", branch) for at, branch in enumerate(self.branches)]
+        rows += [("" if at else "orders", order) for at, order in enumerate(self.orders)]
         if self.cuda is not None:
             rows += _rows_of(self.cuda)
         return rows
@@ -179,10 +185,21 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         ),
         layout=", ".join(patterns),
         branches=branches,
+        orders=() if cc is not None else tuple(dict.fromkeys(_order(*plan) for plan in product.make_plans())),
         cuda=kernel,
         streamed=streamed,
         passes=tuple(passes),
     )
+
+
+def _order(where: Location, plan: Elimination) -> str:
+    """How a region was eliminated."""
+    # Those that leave some vertices for the last are variants of the same orders.
+    others = ", ".join(
+        f"{name} {cost}" for name, cost in plan.costs.items() if name != plan.name and " to " not in name
+    )
+    text = f"line {where.line}  {linecache.getline(where.filename, where.line).strip()}  →  "
+    return f"{text}{plan.name}: {plan.costs[plan.name]} operations" + (f" ({others})" if others else "")
 
 
 def operations(function: Function) -> dict[str, int]:

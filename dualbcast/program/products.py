@@ -27,6 +27,8 @@ Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
+# The places of regions, and how they were eliminated.
+Plans = tuple[tuple[Location, Any], ...]
 # An output; its partial in a parameter; its second partial in two.
 _Place = tuple[int, ...]
 
@@ -57,6 +59,8 @@ class Product:
     work: float
     make: Callable[[], Function]
     make_forward: Callable[[], Function]
+    # Where and in which order each region was eliminated.
+    make_plans: Callable[[], Plans]
 
     @cached_property
     def function(self) -> Function:
@@ -74,7 +78,7 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     # Imported here, since a product whose facts are on disk does not need them.
     from dualbcast.passes.cost_model import cost_of_element
 
-    both, results = _computed(function, which, wrt, fused=True)
+    both, results, plans = _computed(function, which, wrt, fused=True)
     stored: list[_Place] = [(at,) for at in range(len(function.outputs))] if which.startswith("value") else []
     values = len(stored)
     blocks: dict[_Place, Block] = {}
@@ -95,18 +99,19 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
         blocks=blocks,
         work=cost_of_element(final) if which == "parts" else 0.0,
         make=lambda: final,
-        make_forward=lambda: _storing(*_computed(function, which, wrt), stored),
+        make_forward=lambda: _storing(*_computed(function, which, wrt)[:2], stored),
+        make_plans=lambda: plans,
     )
 
 
 def _computed(
     function: Function, which: Which, wrt: Sequence[int], *, fused: bool = False
-) -> tuple[Function, dict[_Place, Output]]:
-    """IR with all results among its outputs; these, as in `Product.blocks`, and the values."""
+) -> tuple[Function, dict[_Place, Output], Plans]:
+    """IR with all results among its outputs; these, as in `Product.blocks`, and the values; and its eliminations."""
     from dualbcast.program import pipeline
     from dualbcast.program.derived_functions import hessian_of, jacobian_of
 
-    outputs, both = range(len(function.outputs)), function
+    outputs, both, plans = range(len(function.outputs)), function, tuple[Any, ...]()
     names: dict[_Place, str | None] = {}
     if which not in ("value", "parts"):
         second: Mapping[Any, str] = {}
@@ -114,7 +119,7 @@ def _computed(
             dual, second = hessian_of(function, wrt, at_once=not fused)
         else:
             dual = jacobian_of(function, wrt, at_once=not fused)
-        both = dual.function
+        both, plans = dual.function, dual.plans
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}
         if "hessian" in which:
@@ -127,13 +132,13 @@ def _computed(
         # A partial that is zero everywhere has no name.
         zero = Output("_".join(["zero", *map(str, place)]), ZERO)
         results[place] = zero if name is None else named[name]
-    return both, results
+    return both, results, plans
 
 
 def every_result(function: Function, which: Which, wrt: Sequence[int]) -> tuple[Function, list[_Place]]:
     """The product as a function that can be differentiated again, with an output for each result, constant ones too;
     and their places, as in `Product.blocks`."""
-    both, results = _computed(function, which, wrt)
+    both, results, _ = _computed(function, which, wrt)
     values = [place for place in results if len(place) == 1 and which.startswith("value")]
     places = [*values, *[place for place in results if len(place) > 1]]
     return replace(_storing(both, results, places), structure=numbers(len(places))), places
@@ -158,7 +163,7 @@ def product(function: Function, which: Which, wrt: tuple[int, ...], identity: st
     payload = disk_cache.fetch(disk_cache.key("product", disk_cache.STAMP, identity, which, repr(wrt)), facts)
     kinds, values, jacobian, places, work = marshal.loads(payload)
     blocks = {place: Block(*block) for place, block in places.items()}
-    forms = lambda: made().function, lambda: made().forward
+    forms = lambda: made().function, lambda: made().forward, lambda: made().make_plans()
     return Product(kinds, values, jacobian, function.structure, blocks, work, *forms)
 
 
