@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dualbcast.errors import CompileError
 from dualbcast.frontend.lower import partials_of
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import assignments, operations_of, results
+from dualbcast.ir.traversal import operations_of
 from dualbcast.rules.curvatures import quotient_slope
 from dualbcast.rules.table import CUSTOMS
 
@@ -42,11 +41,16 @@ def partials_at(value: ir.Op) -> tuple[ir.Function, Sequence[ir.Expr], list[ir.E
     """The partials of an operation in its arguments, as a function of some of those and of its result."""
     if value.name in ("to_float", "to_int"):
         return _NOTHING, (), [ir.ZERO]
-    if _is_marked(value):
+    if is_marked(value):
         return _NOTHING, (), [ir.ZERO, *[UNKNOWN] * (len(value.args) - 1)]
     template, args, partials = partials_of(value, _OPERATORS)
     # The first argument of a custom derivative is its value, in which the partial is zero by definition.
     return template, args, [ir.ZERO] * (value.name in CUSTOMS) + partials
+
+
+def is_marked(value: ir.Expr) -> bool:
+    """Whether a value is that of a function that is marked as not differentiable."""
+    return isinstance(value, ir.Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
 
 
 def is_zero(partial: ir.Expr) -> bool:
@@ -146,43 +150,3 @@ def all_sources(names: Iterable[str], flows: Sequence[Flow]) -> set[str]:
             if target in needed:
                 needed.update(name for name, _ in sources)
     return needed
-
-
-# --- functions that are marked as not differentiable ----------------------------------------------------------------
-
-
-def _is_marked(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Op) and value.name in CUSTOMS and CUSTOMS[value.name].partials is None
-
-
-def refuse_marked(function: ir.Function, active: Directions) -> None:
-    """Refuse to differentiate a function that is marked as not differentiable, where an output depends on it."""
-    assigns = assignments(function.body)
-    carriers = [Flow(stmt.target.name, tuple((name, True) for name in _carriers(stmt))) for stmt in assigns]
-    needed: set[str] | None = None
-    for stmt in assigns:
-        value = stmt.value
-        if isinstance(value, ir.Op) and _is_marked(value) and any(map(active.get, _names(value.args[1:]))):
-            needed = needed or all_sources((leaf.name for leaf in results(function) if leaf.kind == "float"), carriers)
-            if stmt.target.name in needed:
-                name = CUSTOMS[value.name].label
-                raise CompileError(
-                    f"{name}() is marked as not differentiable, and its derivative is needed here",
-                    stmt.location,
-                    f"dualbcast.stop_derivative({name}(...)) for a derivative of zero, "
-                    f"or give {name}() custom_partials",
-                )
-
-
-def _carriers(stmt: ir.Assign) -> list[str]:
-    """The variables that a value is computed from, unless a step ends differentiation on purpose."""
-    value = stmt.value
-    if isinstance(value, ir.Op) and value.name not in CUSTOMS and (value.name == "to_float" or value.kind != "float"):
-        # Tests look at values only.
-        ends = value.kind == "bool" or (value.name == "to_int" and value.args[0].kind == "float")
-        return [] if ends else _names(value.args)
-    return [name for name, _ in flow_of(stmt).sources]
-
-
-def _names(args: Iterable[ir.Expr]) -> list[str]:
-    return [arg.name for arg in args if isinstance(arg, ir.Var)]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import NONE, Directions, Flow, activity, all_sources, flow_of, refuse_marked
+from dualbcast.autodiff.activity import NONE, Directions, Flow, all_sources, flow_of
 from dualbcast.autodiff.dual import Direction, Dual, label_of, unused_names
 from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
 from dualbcast.autodiff.loop_presence import LoopPresence
@@ -141,7 +141,6 @@ class _Differentiation:
             for position, tangent in direction.tangents.items():
                 edge = UNIT if tangent == ir.ONE else Edge(tangent)
                 into.setdefault(function.params[position].name, {})[sources[seed]] = edge
-        refuse_marked(function, activity([*self.flows.values()], {name: frozenset(by) for name, by in into.items()}))
         vertices = {name: region.vertex(edges, where) for name, edges in into.items()}
         self.block(function.body, _Scope(region, vertices, {}, frozenset()))
         values = [output.value for output in function.outputs]

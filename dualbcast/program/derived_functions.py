@@ -18,6 +18,7 @@ from dualbcast.ir import nodes as ir
 from dualbcast.ir.builder import Builder
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import floats
+from dualbcast.program.marked_functions import refuse_marked
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES
 
@@ -33,6 +34,7 @@ def jacobian_of(
     It is differentiated in all float parameters, so that the bits of a partial do not depend on `wrt`. `names` are
     those of the function that the result becomes part of, if it does; `at_once` is as for `differentiate`.
     """
+    refuse_marked(function, wrt)
     every = [at for at, param in enumerate(function.params) if param.kind == "float"]
     dual = differentiate(function, unit_directions(function.params, every), names, at_once=at_once)
     partials = {(at, seed): name for (at, seed), name in dual.partials.items() if seed in wrt}
@@ -53,6 +55,7 @@ def partial_of(function: ir.Function, position: int) -> ir.Function:
 
 def pushforward_of(function: ir.Function, wrt: Sequence[int], *, values: bool = True) -> ir.Function:
     """The outputs, with `values`, and then their tangents, from the arguments and the tangents of those at `wrt`."""
+    refuse_marked(function, wrt)
     taken = unused_names(function)
     seeds = {seed: ir.Var(taken.fresh(f"{function.params[seed].name}_dot"), "float") for seed in wrt}
     given = replace(function, params=(*function.params, *seeds.values()))
@@ -75,6 +78,7 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     They are the partials of the contraction of outputs and cotangents: no Jacobian is stored. With `values` the result
     is a pair of the outputs and the cotangents.
     """
+    refuse_marked(function, wrt)
     names, where = unused_names(function), function.location
     bars = [ir.Var(names.fresh(f"{function.outputs[at].name}_bar"), "float") for at in floats(function)]
     contraction = ir.Var(names.fresh(ir.TEMPORARY), "float")
