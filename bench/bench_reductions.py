@@ -17,7 +17,7 @@ import systems
 
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.simplification import simplify
-from dualbcast.program.pipeline import kernel_source
+from dualbcast.program.pipeline import kernel_program
 from dualbcast.runtime.arguments import classify
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 from dualbcast.runtime.launch_plan import plan
@@ -50,8 +50,8 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
     body = simplify(lower(function, list(operands.signature.kinds)).function)
     dtypes = [F4] * len(shapes)
     layout = plan(operands, dtypes, None, shapes).geometry.layout
-    text = kernel_source(body, layout, "float32", operands.signature.storages, [dtype.name for dtype in dtypes], "cpu")
-    kernel = cpu_kernel.compile_kernel(text, False)
+    program = kernel_program(body, layout, "float32", operands.signature.storages, [dtype.name for dtype in dtypes])
+    kernel = cpu_kernel.compile_kernel(program, False)
 
     def run() -> tuple[Any, ...]:
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)

@@ -1,12 +1,25 @@
-"""The interface of compiler and runtime: the layout a kernel is specialised on, and its text with its signature."""
+"""The interface of compiler and runtime: the layout a kernel is specialised on, how it is called, and its text."""
 
 from __future__ import annotations
 
 import marshal
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 # The most elements of a row whose terms are stored before they are added up, where outputs are summed.
 TILE = 1024
+# The most elements of a row before the next row, where accumulators lie along it: they stay in the second-level cache.
+PANEL = 8 * TILE
+# The most bytes of terms on the stack, of all sums: they stay in the first-level cache, and a thread may have 32 KiB in
+# all. And the fewest bytes for each sum, which are some vectors.
+_BYTES_OF_TERMS, _BYTES_OF_A_SUM = 16384, 256
+
+
+def tile_length(sums: int, itemsize: int) -> int:
+    """The most terms of each of some sums at a time."""
+    length = TILE
+    while length * itemsize > _BYTES_OF_A_SUM and length * itemsize * sums > _BYTES_OF_TERMS:
+        length //= 2
+    return length
 
 
 def neighbour(name: str, lane: int) -> str:
@@ -63,26 +76,43 @@ class Layout(NamedTuple):
         return tuple([position for position in sorted(used) if self.classes[position].strip("0")])
 
 
-class KernelSource(NamedTuple):
-    """A product of a scalar function as text for one target, with all that is needed to compile and call it."""
+class KernelSpec(NamedTuple):
+    """How a compiled CPU kernel is called: its parameters are (start, stop), then sizes, strides and pointers.
 
-    # A Python module: constants, helper functions, the element function and, for `python` and `cpu`, the entry.
-    text: str
-    # The functions of `text` other than the entry, callees before callers; the last is the element function.
-    functions: tuple[str, ...]
-    # The name of the kernel: a Python function in `text`, or for `cuda` an `extern "C" __global__` one in `shell`. Its
-    # parameters are (start, stop) for `python` and `cpu`, then sizes, strides and pointers. Where outputs are summed
-    # there is no (start, stop): the kernel adds the sums over the whole space to what is there.
-    entry: str
+    Where outputs are summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
+    """
+
+    element: str  # the name of the scalar function
     dtype: str  # the compute dtype, "float32" or "float64"
     # The dtype name that each pointer argument is stored as: float64 for a summed output. Where sums of float64 are
     # compensated, the rounding errors follow the outputs, in an array for each.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layout: Layout
-    shell: str = ""  # for `cuda`, the CUDA C++ text around the element function
-    # For `cpu`, how many vectors of a row's elements are computed side by side; 0 if elements are computed one by one.
+    # How many vectors of a row's elements are computed side by side; 0 if elements are computed one by one.
     vectors: int = 0
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Which outputs are sums; their terms are of the compute dtype."""
+        return self.layout.summed(len(self.inputs))
+
+
+class KernelSource(NamedTuple):
+    """A product of a scalar function as text for Python or Numba-CUDA, with all that is needed to compile it."""
+
+    # A Python module: constants, helper functions and the element function. That takes the indices of `Layout.indexed`,
+    # the index of terms if it has some (not on a GPU), and a pointer for each input and output.
+    text: str
+    # The functions of `text`, callees before callers; the last is the element function.
+    functions: tuple[str, ...]
+    # For CUDA the name of the kernel, an `extern "C" __global__` function in `shell` of sizes, strides and pointers.
+    entry: str
+    dtype: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layout: Layout
+    shell: str = ""  # for `cuda`, the CUDA C++ text around the element function
 
     @property
     def identity(self) -> str:
@@ -102,12 +132,15 @@ class KernelSource(NamedTuple):
         return self.functions[-1]
 
 
-def packed(source: KernelSource, code: bytes) -> bytes:
-    """A kernel's text and its machine code as an entry of the cache on disk."""
-    return marshal.dumps((*source._replace(layout=None), tuple(source.layout), code))  # type: ignore[arg-type]
+_Kernel = TypeVar("_Kernel", KernelSource, KernelSpec)
 
 
-def unpacked(entry: bytes) -> tuple[KernelSource, bytes]:
-    """The text and the machine code of an entry."""
+def packed(kernel: KernelSource | KernelSpec, code: bytes) -> bytes:
+    """What describes a kernel, and its machine code, as an entry of the cache on disk."""
+    return marshal.dumps((*kernel._replace(layout=None), tuple(kernel.layout), code))  # type: ignore[arg-type]
+
+
+def unpacked(kind: type[_Kernel], entry: bytes) -> tuple[_Kernel, bytes]:
+    """The description, of this type, and the machine code of an entry."""
     *fields, layout, code = marshal.loads(entry)
-    return KernelSource(*fields)._replace(layout=Layout(*layout)), code
+    return kind(*fields)._replace(layout=Layout(*layout)), code

@@ -118,7 +118,7 @@ class Inspectable:
 
     @entry_point
     def inspect_source(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
-        """The Python text that is compiled for the CPU: the element function of a product and the loops around it."""
+        """The element function of a product as Python text, after the passes for the CPU, with what it calls."""
         call = self._inspected(arrays, wrt, product, named)
         return call.spec.source(call.plan.geometry.layout, "cpu").text
 

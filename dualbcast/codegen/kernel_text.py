@@ -1,13 +1,8 @@
-"""A kernel as text: from readable IR to a Python module of the element function, its helpers and the loops around it.
+"""A kernel as text, for people, for Python and for Numba-CUDA: from readable IR to a Python module of the element
+function and its helpers.
 
-The entry handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right.
-Its innermost loop goes through one row, so that a compiler can vectorise it.
-
-The element function stores the terms of a sum in a row of at most a tile, which is then added to the accumulators. Its
-loop is like any other to a vectoriser, and the order of the additions is fixed.
-
-The same text serves all targets; each gives a meaning to its free names (`tanh`, `float32`, `load_float16`, …).
-For a GPU, `cuda.kernel_shell` writes the C++ around the element function.
+The same text serves all; each gives a meaning to its free names (`tanh`, `float32`, `load_float16`, …). The element
+function stores the terms of sums at an index of their own. For a GPU, `cuda.kernel_shell` writes the C++ around it.
 """
 
 from __future__ import annotations
@@ -19,10 +14,8 @@ from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.frontend.lower import RESERVED, helper_of
 from dualbcast.ir.nodes import Function, Names
-from dualbcast.ir.traversal import assigned, has_loops, operations_of
-from dualbcast.kernel_spec import TILE, KernelSource, Layout
-from dualbcast.passes.arithmetic import vectors_to_interleave
-from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs
+from dualbcast.ir.traversal import assigned, operations_of
+from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.rules.table import RULES, Rule
 
 
@@ -44,185 +37,6 @@ def index_names(layout: Layout, params: Sequence[str], names: Names) -> list[str
             owners = [name for name, which in zip(params, layout.which, strict=False) if which == position]
             indices.append(names.fresh(f"k_{owners[0]}" if owners else f"k_{position}"))
     return indices
-
-
-def loops(
-    layout: Layout,
-    element: str,
-    entry: str,
-    pointers: Sequence[str],
-    indices: Sequence[str],
-    names: Names,
-) -> str:
-    """The text of the entry: a function of start, stop, sizes, strides and pointers that calls the element function."""
-    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
-    strides = run_time_strides(layout, indices, names)
-    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
-    start, stop, inner = names.fresh("start"), names.fresh("stop"), names.fresh("j")
-    head = f"def {entry}({', '.join([start, stop, *sizes, *flat, *pointers])}):"
-    if layout.rank == 1:
-        arguments = [step(pattern, by.get(0), inner, "") for pattern, by in zip(layout.classes, strides, strict=True)]
-        return f"""\
-# Elements [{start}, {stop}).
-{head}
-    for {inner} in range({start}, {stop}):
-        {element}({", ".join([*filter(None, arguments), *pointers])})"""
-
-    last = layout.rank - 1
-    length = sizes[last]
-    at, row, first, end = (names.fresh(name) for name in ("at", "row", "first", "end"))
-    # The row's place in the outer dimensions, and from it where each class starts.
-    inside: list[str] = []
-    places: dict[int, str] = {}
-    remaining = row
-    for dimension in range(last - 1, 0, -1):
-        quotient, places[dimension] = names.fresh("row"), names.fresh(f"i{dimension}")
-        inside.append(f"{quotient} = {remaining} // {sizes[dimension]}")
-        inside.append(f"{places[dimension]} = {remaining} - {quotient} * {sizes[dimension]}")
-        remaining = quotient
-    places[0] = remaining
-    arguments = []
-    for pattern, by, index in zip(layout.classes, strides, indices, strict=True):
-        terms = [f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last]
-        base = names.fresh(f"{index}_row") if terms else ""
-        if terms:
-            inside.append(f"{base} = {' + '.join(terms)}")
-        arguments.append(step(pattern[last], by.get(last), inner, base))
-    lines = "".join(f"\n        {line}" for line in inside)
-    # One division is enough; it takes as long as a short row.
-    return f"""\
-# Elements [{start}, {stop}) of {" by ".join(sizes)}, row by row.
-{head}
-    {at} = {start}
-    {row} = {at} // {length}
-    while {at} < {stop}:
-        {first} = {at} - {row} * {length}
-        {end} = min({length}, {first} + {stop} - {at}){lines}
-        for {inner} in range({first}, {end}):
-            {element}({", ".join([*filter(None, arguments), *pointers])})
-        {at} += {end} - {first}
-        {row} += 1"""
-
-
-def run_time_strides(layout: Layout, indices: Sequence[str], names: Names) -> list[dict[int, str]]:
-    """The names of the run-time strides of each class, by dimension."""
-    return [
-        {dimension: names.fresh(f"{index}_s{dimension}") for dimension, kind in enumerate(pattern) if kind == "s"}
-        for pattern, index in zip(layout.classes, indices, strict=True)
-    ]
-
-
-def step(kind: str, stride: str | None, inner: str, base: str) -> str:
-    """The index of a class in the innermost loop; empty for a class that spans nothing."""
-    stepped = {"1": inner, "s": f"{inner} * {stride}", "0": ""}[kind]
-    return " + ".join(part for part in (base, stepped) if part)
-
-
-# The most bytes of terms on the stack, of all sums: they stay in the first-level cache, and a thread may have 32 KiB in
-# all. And the fewest bytes for each sum, which are some vectors.
-_BYTES_OF_TERMS, _BYTES_OF_A_SUM = 16384, 256
-# The most elements of a row before the next row, where accumulators lie along it: they stay in the second-level cache.
-_PANEL = 8 * TILE
-
-# A sum of float64 is compensated by Knuth's two-sum.
-_ADD_TO = """\
-def {name}(sums, rests, k, term):
-    old = sums[k]
-    new = old + term
-    part = new - old
-    sums[k] = new
-    rests[k] += (old - (new - part)) + (term - part)"""
-
-
-def summing_loops(
-    layout: Layout,
-    dtype: str,
-    element: str,
-    entry: str,
-    params: Sequence[str],
-    stored: Sequence[str],
-    indices: Sequence[str],
-    names: Names,
-) -> tuple[dict[str, str], str, int]:
-    """The entry of a kernel that sums: a function of sizes, strides and pointers, which covers the whole space.
-
-    The element function takes the indices that `Layout.indexed` lists, the place in the tile, and the pointers, those
-    to terms in the place of those to sums. Returned are helper functions, texts by name; the text of the entry; and how
-    many pointers follow those of the outputs: one for each sum of float64, to its rounding errors.
-    """
-    summed = {stored[position]: layout.which[len(params) + position] for position in layout.summed(len(params))}
-    compensated = dtype == "float64"
-    helper = names.fresh("add_to") if compensated else ""
-    rests = {name: names.fresh(f"{name}_rest") for name in summed} if compensated else {}
-    terms = {name: names.fresh(f"{name}_terms") for name in summed}
-    sizes = [names.fresh(f"n{dimension}") for dimension in range(layout.rank)]
-    strides = run_time_strides(layout, indices, names)
-    places = [names.fresh(f"i{dimension}") for dimension in range(layout.rank - 1)]
-    first, count, inner = (names.fresh(name) for name in ("first", "count", "j"))
-    length, last = sizes[-1], layout.rank - 1
-    tile = _tile_length(len(summed), 8 if compensated else 4)
-    flat = [stride for by_dimension in strides for stride in by_dimension.values()]
-    lines = [
-        f"# Adds the sums over {' by '.join(sizes)} to {', '.join(summed)}, tile by tile of a row.",
-        f"def {entry}({', '.join([*sizes, *flat, *params, *stored, *rests.values()])}):",
-        *(f"    {row} = scratch({dtype}, {tile})" for row in terms.values()),
-    ]
-    depth = 1
-
-    def line(text: str) -> None:
-        nonlocal depth
-        lines.append("    " * depth + text)
-        depth += text.endswith(":")
-
-    panel, stop = "0", length
-    if layout.rank > 1 and any(layout.classes[which][last] != "0" for which in summed.values()):
-        panel = names.fresh("panel")
-        line(f"for {panel} in range(0, {length}, {_PANEL}):")
-        stop = f"min({length}, {panel} + {_PANEL})"
-    for place, size in zip(places, sizes, strict=False):
-        line(f"for {place} in range({size}):")
-    # The text of each class's index: of its first element in the row, then in the tile, then of the tile's element `j`.
-    at = []
-    for by, index in zip(strides, indices, strict=True):
-        row = " + ".join(f"{places[dimension]} * {stride}" for dimension, stride in by.items() if dimension != last)
-        at.append(names.fresh(f"{index}_row") if row else "")
-        if row:
-            line(f"{at[-1]} = {row}")
-    line(f"for {first} in range({panel}, {stop}, {tile}):")
-    line(f"{count} = min({length} - {first}, {tile})")
-    along_row = [position for position, pattern in enumerate(layout.classes) if pattern[last] != "0"]
-    for position in along_row:
-        kind, stride = layout.classes[position][last], strides[position].get(last)
-        start = step(kind, stride, first, at[position])
-        at[position] = start if start == first else names.fresh(f"{indices[position]}_tile")
-        if start != first:
-            line(f"{at[position]} = {start}")
-        at[position] = step(kind, stride, inner, at[position])
-    arguments = [at[position] for position in layout.indexed(len(params))]
-    line(f"for {inner} in range({count}):")
-    line(f"{element}({', '.join([*arguments, inner, *params, *(terms.get(name, name) for name in stored)])})")
-    depth -= 1
-
-    def addition(name: str, index: str, term: str) -> str:
-        return f"{helper}({name}, {rests[name]}, {index}, {term})" if compensated else f"{name}[{index}] += {term}"
-
-    along = [name for name, which in summed.items() if layout.classes[which][last] != "0"]
-    if along:
-        line(f"for {inner} in range({count}):")
-        for name in along:
-            line(addition(name, at[summed[name]], f"{terms[name]}[{inner}]"))
-        depth -= 1
-    for name in [name for name in summed if name not in along]:
-        line(addition(name, at[summed[name]] or "0", f"sum_terms({terms[name]}, {count})"))
-    return {helper: _ADD_TO.format(name=helper)} if compensated else {}, "\n".join(lines), len(rests)
-
-
-def _tile_length(sums: int, itemsize: int) -> int:
-    """The most terms of each of some sums at a time."""
-    length = TILE
-    while length * itemsize > _BYTES_OF_A_SUM and length * itemsize * sums > _BYTES_OF_TERMS:
-        length //= 2
-    return length
 
 
 # The readable form of a helper function. It is given the names in the text, and a step that writes the functions which
@@ -258,11 +72,6 @@ class KernelText:
     def open_text(self, function: Function) -> Function:
         """Name the parts of the text, and write the helpers that are called; the function itself is returned."""
         params, stored = [param.name for param in function.params], [output.name for output in function.outputs]
-        self._fits_vectors = self._has_branches = False
-        if self.target == "cpu":
-            uniform = uniform_inputs(function, self.layout)
-            self._fits_vectors = fits_vectors(function, uniform)
-            self._has_branches = self._fits_vectors and has_varying_branches(function, uniform)
         self._locals = {*assigned(function.body), *params}
         self._constants.avoid(self._locals)
         self._write_helpers(function)
@@ -286,28 +95,17 @@ class KernelText:
         storage = dict(zip((*params, *stored), (*self.inputs, *outputs), strict=True))
         address = dict(zip((*params, *stored), (self._indices[which] for which in layout.which), strict=True))
         address |= {stored[position]: term for position in summed}
-        writer = Writer(self._constants, self._called, self.target, storage, address, layout.lanes)
+        writer = Writer(self._constants, self._called, storage, address, layout.lanes)
         writer.function(function, 1)
         used = [self._indices[position] for position in layout.indexed(len(params))]
         used += [term] if term != "0" else []
         head = f"def {element}({', '.join([*used, *params, *stored])}):"
         sections = [*self._helpers, "\n".join([head, *writer.text()])]
         functions = (*self._compiled, element)
-        shell = ""
+        entry = shell = ""
         if self.target == "cuda":
             entry = f"{element}_kernel" if element.isascii() else "element_kernel"
             shell = cuda_shell(layout, entry, self.inputs, outputs, self.dtype)
-        elif summed:
-            entry = self.names.fresh("kernel")
-            added, loop, rests = summing_loops(
-                layout, self.dtype, element, entry, params, stored, self._indices, self.names
-            )
-            sections += [*added.values(), loop]
-            functions = (*added, *functions)
-            outputs = [*outputs, *["float64"] * rests]
-        else:
-            entry, pointers = self.names.fresh("kernel"), [*params, *stored]
-            sections.append(loops(layout, element, entry, pointers, self._indices, self.names))
         outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
         prelude = "\n".join([*([f"# {self.title}"] if self.title else []), *self._constants.definitions()])
         return KernelSource(
@@ -319,19 +117,7 @@ class KernelText:
             tuple(outputs),
             layout,
             shell,
-            self._vectors(function, len(params) + len(stored)),
         )
-
-    def _vectors(self, function: Function, arrays: int) -> int:
-        """How many vectors the CPU computes side by side; 0 where it computes one element after the other."""
-        if not self._fits_vectors:
-            return 0
-        # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
-        if self.layout.rank == 1 or has_loops(function.body):
-            most = 4
-        else:
-            most = 2 if self.dtype == "float64" and not self._summed else 1
-        return vectors_to_interleave(function, arrays, most, 2 if self._has_branches else 1)
 
     # --- helper functions ----------------------------------------------------------------------------------------
 
@@ -357,7 +143,7 @@ class KernelText:
             return helper
 
         helper = self.helper_form(helper_of(row), names, write_callees)
-        writer = Writer(self._constants, self._called, self.target, {}, {})
+        writer = Writer(self._constants, self._called, {}, {})
         writer.block(helper.body, 1)
         writer.line(1, f"return {writer.expression(helper.outputs[0].value)}")
         head = f"def {called}({', '.join(param.name for param in helper.params)}):"

@@ -52,8 +52,6 @@ _INFIX = {
     "floordiv": ("//", 10),
     "mod": ("%", 10),
 }
-# Both sides of these are computed already; Python's `and` and `or` would be branches.
-_EAGER = {"and": "bitand", "or": "bitor"}
 _PREFIX = {"not": ("not ", 3), "neg": ("-", 11), "invert": ("~", 11)}
 _CONDITIONAL, _ATOM = 0, 12
 _HALVES = ("float16", "bfloat16")
@@ -112,7 +110,6 @@ class Writer:
 
     constants: Constants
     called: Mapping[str, str]  # the names of helper functions in the text, by the names of their rules
-    target: str
     storage: dict[str, str]  # the dtype that each array is stored as
     address: dict[str, str]  # the index of each array's element
     lanes: int = 1  # how many neighbouring elements are computed
@@ -267,11 +264,7 @@ class Writer:
 
     def _operation(self, op: Op) -> tuple[str, int]:
         match op:
-            case Op(name="select", args=args) if self.target == "cpu":
-                return f"select({', '.join(map(self.assigned, args))})", _ATOM
             case Op(name=name, args=args) if name in _INFIX:
-                if self.target == "cpu":
-                    name = _EAGER.get(name, name)
                 sign, strength = _INFIX[name]
                 left = self.expression(args[0], strength + (strength == 4))
                 # Operators are left-associative, and a + (b + c) is not (a + b) + c.

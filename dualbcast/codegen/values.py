@@ -138,7 +138,7 @@ class Value:
 
     Comparisons are those of Python: false for NaN except `!=`. `//`, `%` and `>>` take integers as unsigned. `dtype`
     is the type of the numbers, such as "int64"; it is to be given for unsigned integers, which LLVM does not tell from
-    signed ones, and for the address of numbers, such as "*float32".
+    signed ones.
     """
 
     __slots__ = ("_dtype", "builder", "value")
@@ -237,8 +237,6 @@ class Value:
         source, target = self.dtype, TYPES[dtype]
         if source == dtype:
             return self
-        if source[0] == "*":
-            raise TypeError(f"a pointer is no {dtype}")
         if dtype == "bool":
             return self != self.constant(0)
         kind, builder, given = like(self.kind, target), self.builder, self.value
@@ -266,8 +264,8 @@ class Value:
 
     def first_lanes(self, lanes: int) -> Value:
         """A mask of so many lanes, true in as many of them, from the first on, as this number says."""
-        numbers = Value(self.builder, ir.Constant(Lanes(INDEX, lanes), list(range(lanes))))
-        return self.splat(lanes).unsigned(">", numbers)
+        numbers = Value(self.builder, ir.Constant(Lanes(self.kind, lanes), list(range(lanes))))
+        return self.splat(lanes) > numbers
 
     def shuffle(self, other: Value, places: Sequence[int]) -> Value:
         """Elements of this vector and another one, by their places in one after the other."""

@@ -33,8 +33,7 @@ from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
 FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
-    *("float32", "float64", "int64", "uint8", "range", "min", "quotient", "divided"),
-    *("scratch", "select", "sum_terms", "muladd", "mulsub", "submul"),
+    *("float32", "float64", "int64", "uint8", "range", "quotient", "divided", "muladd", "mulsub", "submul"),
     *(f"{verb}_{half}" for verb in ("load", "store", "from", "to") for half in ("float16", "bfloat16")),
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }

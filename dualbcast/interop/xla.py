@@ -141,7 +141,7 @@ def _launch(spec: TypedProduct, geometry: Geometry) -> Launch:
     kernel: CpuKernel = spec.kernel("cpu", geometry.layout, make, "detached")
     sums: Sequence[Sum | None] = (None,) * len(spec.dtypes) if geometry.split is None else geometry.split.sums
     results = [_result(geometry, dtype, s) for dtype, s in zip(spec.dtypes, sums, strict=True)]
-    content = kernel.source.identity, kernel.fastmath, geometry, results
+    content = kernel.key, geometry, results
     name = int(disk_cache.key("xla", *map(repr, content))[:16], 16) - (1 << 63)
     with LOCK:
         if name not in table().launches:
@@ -161,7 +161,7 @@ def _result(geometry: Geometry, dtype: DType, s: Sum | None) -> Result:
 
 def _numbers(kernel: CpuKernel, geometry: Geometry, sums: Sequence[Sum | None], least: int) -> list[int]:
     """The table of a launch, see `codegen.loops.xla.LAUNCH`; what it points to stays for ever."""
-    inputs, count = len(kernel.source.inputs), len(kernel.itemsizes)
+    inputs, count = len(kernel.spec.inputs), len(kernel.itemsizes)
     split, packing = geometry.split, geometry.packing
     zeros, room = [0] * (2 * count), 0
     if split is not None and split.blocks:
@@ -181,7 +181,7 @@ def _numbers(kernel: CpuKernel, geometry: Geometry, sums: Sequence[Sum | None], 
         rows[:, 0], rows[:, 1] = bounds[:-1], bounds[1:]
         rows[:, 2 : 2 + len(geometry.ints)] = geometry.ints
     summed = [(at, s) for at, s in enumerate(sums) if s is not None]
-    places = places_of([8 * s.total for _, s in summed] * (2 if kernel.source.dtype == "float64" else 1))
+    places = places_of([8 * s.total for _, s in summed] * (2 if kernel.spec.dtype == "float64" else 1))
     first = {at: places[number] for number, (at, _) in enumerate(summed)}
     rests = places[len(summed) : -1]
     sources = [*range(inputs), *[-1 - first[at] if at in first else inputs + at for at in range(len(sums))]]

@@ -159,7 +159,10 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
     passes: list[tuple[str, str]] = []
     if with_passes:
         target, trace = call.backend() if cc is None else "cuda", [("product", function)]
-        call.spec.source(call.spec.wide(layout) if target == "cuda" else layout, target, trace)
+        if target == "cpu":
+            call.spec.program(layout, trace)
+        else:
+            call.spec.source(call.spec.wide(layout) if target == "cuda" else layout, target, trace)
         passes.append(("product", dump(function)))
         for (_, before), (name, after) in pairwise(trace):
             passes.append((name, "" if after == before else dump(after)))

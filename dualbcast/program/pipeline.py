@@ -11,16 +11,20 @@ from functools import partial
 from typing import NamedTuple
 
 from dualbcast.codegen.kernel_text import KernelText
+from dualbcast.codegen.program import KernelProgram
 from dualbcast.errors import Location
+from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.simplification import simplify
-from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.passes.arithmetic import fuse_multiply_adds, share_reciprocals
+from dualbcast.ir.traversal import has_loops, operations_of
+from dualbcast.kernel_spec import KernelSource, KernelSpec, Layout
+from dualbcast.passes.arithmetic import fuse_multiply_adds, share_reciprocals, vectors_to_interleave
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers, inline_user_rules
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
-from dualbcast.passes.vector_analysis import fits_vectors, uniform_inputs
+from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs
+from dualbcast.rules.table import RULES
 
 Pass = Callable[[Function], Function]
 # The name of each pass that ran, and the function that it returned.
@@ -86,17 +90,20 @@ def for_vectors(uniform: set[str]) -> list[Pass | Fallback]:
     ]
 
 
-def cpu(uniform: set[str], dtype: str, text: KernelText) -> list[Pass | Fallback]:
-    """The passes of a CPU kernel."""
+def cpu(uniform: set[str], dtype: str) -> list[Pass | Fallback]:
+    """The passes of a CPU kernel, but the last one."""
     return [
         *for_vectors(uniform),
-        # Here, since the passes below take no call away and add none: the helpers are known.
-        text.open_text,
         # After if-conversion, which brings divisions of several branches into one block. A float32 division takes half
         # of the time, and multiplications in its place would take longer.
         *([share_reciprocals] if dtype == "float64" else []),
-        *readable(text.names),
     ]
+
+
+def lowered() -> list[Pass | Fallback]:
+    """The last passes before LLVM IR."""
+    # Last, since simplification takes loads for unknown values.
+    return [place_loads]
 
 
 def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fallback]:
@@ -157,13 +164,15 @@ def readable(names: Names) -> list[Pass]:
     ]
 
 
-def helper(approximate: bool, function: Function, names: Names, write_callees: Pass) -> Function:
-    """A helper function in the form that `KernelText` asks for; `approximate` says whether its mathematics may be."""
-    passes: list[Pass] = [
-        drop_custom_derivatives,
-        # A helper is lowered as it is written.
-        simplify,
-        *approximated(approximate),
+def helper(approximate: bool = False) -> list[Pass | Fallback]:
+    """The passes of a helper function, which is lowered as it is written; its mathematics may be `approximate`."""
+    return [drop_custom_derivatives, simplify, *approximated(approximate)]
+
+
+def readable_helper(approximate: bool, function: Function, names: Names, write_callees: Pass) -> Function:
+    """A helper function in the form that `KernelText` asks for."""
+    passes: list[Pass | Fallback] = [
+        *helper(approximate),
         # Callees before callers; after the last pass that changes calls.
         write_callees,
         coalesce_copies,
@@ -171,6 +180,52 @@ def helper(approximate: bool, function: Function, names: Names, write_callees: P
         partial(name_variables, names=names, loads=False),
     ]
     return run(passes, function)
+
+
+def kernel_program(
+    function: Function,
+    layout: Layout,
+    dtype: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    trace: Trace | None = None,
+) -> KernelProgram:
+    """The program of a product's CPU kernel; the product is simplified, with one output for each stored result.
+
+    `inputs` and `outputs` are the dtypes that parameters and outputs are stored as. `trace` gets the result of each
+    pass.
+    """
+    uniform = uniform_inputs(function, layout)
+    converted = run([*cpu(uniform, dtype), *lowered()], function, trace)
+    summed = layout.summed(len(inputs))
+    vectors = vectors_of_row(converted, uniform, layout, dtype) if fits_vectors(converted, uniform) else 0
+    stored = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
+    stored += ["float64"] * len(summed) if dtype == "float64" else []
+    spec = KernelSpec(function.name, dtype, tuple(inputs), tuple(stored), layout, vectors)
+    return KernelProgram(spec, converted, helpers_of(converted))
+
+
+def vectors_of_row(function: Function, uniform: set[str], layout: Layout, dtype: str) -> int:
+    """How many vectors of a function that fits vectors the CPU computes side by side."""
+    # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
+    if layout.rank == 1 or has_loops(function.body):
+        most = 4
+    else:
+        most = 2 if dtype == "float64" and not layout.summed(len(function.params)) else 1
+    arrays, free = len(function.params) + len(function.outputs), 2 if has_varying_branches(function, uniform) else 1
+    return vectors_to_interleave(function, arrays, most, free)
+
+
+def helpers_of(function: Function) -> dict[str, Function]:
+    """The functions of the rules that a function calls, lowered, callees before callers."""
+    found: dict[str, Function] = {}
+    for name in dict.fromkeys(op.name for op in operations_of(function)):
+        row = RULES.get(name)
+        if row is not None and row.function is not None and name not in found:
+            lowered_helper = run(helper(), helper_of(row))
+            found |= helpers_of(lowered_helper)
+            found[name] = lowered_helper
+    return found
 
 
 def kernel_source(
@@ -190,11 +245,12 @@ def kernel_source(
     approximate. `trace` gets the result of each pass.
     """
     approximate = fastmath and target == "cuda" and dtype == "float32"
-    text = KernelText(layout, dtype, inputs, outputs, target, title, partial(helper, approximate))
+    text = KernelText(layout, dtype, inputs, outputs, target, title, partial(readable_helper, approximate))
     if target == "cuda":
         passes = cuda(approximate, layout, text)
     elif target == "cpu":
-        passes = cpu(uniform_inputs(function, layout), dtype, text)
+        # Last of all the text, which shows what is computed.
+        passes = [*cpu(uniform_inputs(function, layout), dtype), text.open_text, *readable(text.names)]
     else:
         passes = interpreter(text)
     return text.source(run(passes, function, trace))

@@ -8,10 +8,11 @@ that is on disk needs neither.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, n
 from dualbcast.ir.traversal import operations_of, remove_dead
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.arguments import DType, Signature, beside
+
+if TYPE_CHECKING:
+    from dualbcast.codegen.program import KernelProgram
+    from dualbcast.program.pipeline import Trace
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
 Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
@@ -293,21 +298,25 @@ class TypedProduct:
         # For layouts, the number of elements for a CUDA thread that is fastest.
         self.lanes: dict[Layout, int] = {}
 
-    def source(self, layout: Layout, target: str, trace: list[tuple[str, Function]] | None = None) -> KernelSource:
+    def source(self, layout: Layout, target: str, trace: Trace | None = None) -> KernelSource:
         """The text of a kernel, with comments from the user's file as it is now; `trace` gets the IR after passes."""
         from dualbcast.program.pipeline import kernel_source
 
         function = self.product.forward if target == "cuda" else self.product.function
-        try:
-            return kernel_source(function, layout, *self._text_arguments(target), trace)
-        except RecursionError:
-            raise nested_too_deeply(function.location) from None
+        with plain_nesting(function):
+            return kernel_source(function, layout, *self._dtypes(), target, self.title, self.options.fastmath, trace)
 
-    def _text_arguments(self, target: str) -> tuple[str, tuple[str, ...], tuple[str, ...], str, str, bool]:
-        """All that a text depends on beside the IR and the layout."""
-        outputs = tuple([dtype.name for dtype in self.dtypes])
-        signature = self.signature
-        return signature.compute, signature.storages, outputs, target, self.title, self.options.fastmath
+    def program(self, layout: Layout, trace: Trace | None = None) -> KernelProgram:
+        """The program of a CPU kernel; `trace` gets the IR after passes."""
+        from dualbcast.program.pipeline import kernel_program
+
+        function = self.product.function
+        with plain_nesting(function):
+            return kernel_program(function, layout, *self._dtypes(), trace)
+
+    def _dtypes(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """The compute dtype, and those that parameters and outputs are stored as."""
+        return self.signature.compute, self.signature.storages, tuple([dtype.name for dtype in self.dtypes])
 
     def wide(self, layout: Layout) -> Layout:
         """The layout with the number of elements for a CUDA thread that is fastest."""
@@ -321,17 +330,28 @@ class TypedProduct:
         self,
         target: str,
         layout: Layout,
-        compile_kernel: Callable[[str, Callable[[], KernelSource]], Any],
+        compile_kernel: Callable[[str, Callable[[], Any]], Any],
         variant: Any = None,
     ) -> Any:
         """The kernel for a layout and a variant of the target; where there is none yet, `compile_kernel` makes it from
-        the key of its text and a function that writes the text."""
+        the key of its program or text and a function that makes that."""
         place = target, variant, layout
         kernel = self._kernels.get(place)
         if kernel is None:
-            # All that the text depends on; empty where only the text itself can be the key.
+            # All that it depends on; empty where only the program or the text itself can be the key.
             key = self._identity and disk_cache.key(
-                "kernel", self._identity, repr(layout), repr(self._text_arguments(target))
+                *("kernel", self._identity, repr(layout), repr(self._dtypes()), target, self.title),
+                repr(self.options.fastmath),
             )
-            kernel = self._kernels[place] = compile_kernel(key, lambda: self.source(layout, target))
+            make = partial(self.program, layout) if target == "cpu" else partial(self.source, layout, target)
+            kernel = self._kernels[place] = compile_kernel(key, make)
         return kernel
+
+
+@contextmanager
+def plain_nesting(function: Function) -> Iterator[None]:
+    """A block in which a function goes through passes: an error at the user's line where it is nested too deeply."""
+    try:
+        yield
+    except RecursionError:
+        raise nested_too_deeply(function.location) from None

@@ -6,7 +6,8 @@ Slow and easy to step through: the executable meaning of the text that the other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,9 +68,6 @@ def _namespace(dtype: str) -> dict[str, Any]:
         "uint8": np.uint8,
         # Loop counters wrap around and divide as the machine's integers do.
         "range": lambda *bounds: map(np.int64, range(*map(int, bounds))),
-        # The terms of a sum, and what they add up to.
-        "scratch": lambda dtype, length: np.zeros(length, dtype),
-        "sum_terms": lambda terms, count: terms[:count].sum(dtype=np.float64),
         "muladd": lambda a, b, c: a * b + c,
         "mulsub": lambda a, b, c: a * b - c,
         "submul": lambda a, b, c: c - a * b,
@@ -112,21 +110,45 @@ class PythonKernel:
             exec(compile(source.text, filename, "exec"), namespace)
         except Exception as error:
             raise kernel_fault(source.element, "Python", filename, error) from None
-        self._entry: Callable[..., None] = namespace[source.entry]
-
-    def __call__(self, start: int, stop: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Run the elements from `start` to `stop`."""
-        with np.errstate(all="ignore"):
-            self._entry(start, stop, *ints, *map(_Pointer, arrays))
+        self._element: Callable[..., None] = namespace[source.element]
 
     def launch(
         self, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]], split: Split | None = None
     ) -> None:
         """Run all elements, by blocks where the kernel sums; `arrays` are the inputs and then those that it writes."""
-        if split is None:
-            if total:
-                self(0, total, ints, arrays)
-            return
         with np.errstate(all="ignore"):
+            if split is None:
+                pointers = [_Pointer(array) for array in arrays]
+                for indices in self._indices(ints) if total else ():
+                    self._element(*indices, *pointers)
+                return
             for block in split.blocks:
-                self._entry(*block.ints, *map(_Pointer, arrays, block.offsets))
+                self._sum(block.ints, [*map(_Pointer, arrays, block.offsets)])
+
+    def _indices(self, ints: Sequence[int], every: bool = False) -> Iterator[list[int]]:
+        """For each element its index in the classes that the element function knows, or in `every` class."""
+        layout = self.source.layout
+        flat = iter(ints[layout.rank :])
+        strides = [[next(flat) if kind == "s" else int(kind) for kind in pattern] for pattern in layout.classes]
+        known = range(len(strides)) if every else layout.indexed(len(self.source.inputs))
+        for place in np.ndindex(*ints[: layout.rank]):
+            yield [sum(map(mul, place, strides[at])) for at in known]
+
+    def _sum(self, ints: Sequence[int], pointers: list[_Pointer]) -> None:
+        """Add the sums over a block to the accumulators; sums of float64 are compensated by Knuth's two-sum."""
+        source, inputs = self.source, len(self.source.inputs)
+        which, summed = source.layout.which, [inputs + position for position in source.summed]
+        lost = pointers[len(which) :]
+        given = pointers[: len(which)]
+        terms = {at: np.zeros(1, source.dtype) for at in summed}
+        for at, term in terms.items():
+            given[at] = _Pointer(term)
+        for indices, every in zip(self._indices(ints), self._indices(ints, every=True), strict=True):
+            self._element(*indices, 0, *given)
+            for position, (at, (term,)) in enumerate(terms.items()):
+                k, sums = every[which[at]], pointers[at]
+                old = sums[k]
+                sums[k] = new = old + np.float64(term)
+                if lost:
+                    part = new - old
+                    lost[position][k] += (old - (new - part)) + (term - part)

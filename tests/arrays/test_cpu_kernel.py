@@ -14,9 +14,11 @@ import pytest
 from cpu_kernels import (
     CELL,
     DOUBLE,
+    Kernel,
     cell_arguments,
     cell_expected,
     cell_run,
+    compiled,
     from_libmvec,
     renamed,
     run,
@@ -29,7 +31,7 @@ from dualbcast import differentiable_broadcast, disk_cache
 from dualbcast.codegen.llvm import target as llvm_target
 from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.errors import BackendError
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 
@@ -47,7 +49,7 @@ def test_rows_with_their_own_control(shape):
 
 
 def test_control_by_rows_leaves_the_inner_loop():
-    llvm = cpu_kernel.compile_kernel(CELL, False).llvm()
+    llvm = compiled(CELL).llvm()
     # Three loops without a branch in them: no masked access, and vector stores.
     (whole,) = re.findall(rf"^define [^\n]*@{WHOLE}\(.*?^}}", llvm, re.MULTILINE | re.DOTALL)
     assert "masked" not in whole
@@ -73,7 +75,7 @@ def test_control_by_elements_becomes_selects():
     with np.errstate(invalid="ignore"):
         expected = np.where(c != 0, np.tanh(x.astype(float)), np.where(x > 1, np.log(x.astype(float)), 1))
     np.testing.assert_allclose(out, expected, rtol=5e-7)
-    llvm = cpu_kernel.compile_kernel(source, False).llvm()
+    llvm = compiled(source).llvm()
     assert vector_calls(llvm) == from_libmvec("tanhf", "logf")
 
 
@@ -87,7 +89,7 @@ def test_any_partition_covers_each_element_once():
         np.testing.assert_allclose(part[:, start:stop], whole.reshape(5, 21)[:, start:stop], rtol=1e-6, atol=1e-7)
 
 
-def product_of_tanh(arity: int) -> KernelSource:
+def product_of_tanh(arity: int) -> Kernel:
     """y = tanh(x0)·tanh(x1)·… and its partials, from products of those before and those after."""
     names = [f"x{n}" for n in range(arity)]
     lines = [f"t{n} = tanh(x{n}[k])" for n in range(arity)] + ["p0 = one", f"s{arity} = one"]
@@ -115,7 +117,7 @@ def test_many_pointers_do_not_stop_the_vectoriser():
     for n, partial in enumerate(partials):
         others = np.delete(t, n, 0).prod(0)
         np.testing.assert_allclose(partial, others * (1 - t[n] ** 2), rtol=2e-4, atol=1e-7)
-    llvm = cpu_kernel.compile_kernel(source, False).llvm()
+    llvm = compiled(source).llvm()
     assert len(re.findall(r"store <\d+ x float>", llvm)) >= arity + 1
     assert vector_calls(llvm) == from_libmvec("tanhf")
 
@@ -134,16 +136,16 @@ def test_more_arrays_than_ctypes_hands_over():
 
 
 def test_code_can_be_read():
-    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
+    kernel = compiled(DOUBLE)
     assert "define" in kernel.llvm()
     assert "double" in kernel.llvm()
     assert re.search(r"\bret", kernel.asm())
 
 
 def test_one_kernel_for_each_source_and_flag():
-    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
-    assert cpu_kernel.compile_kernel(DOUBLE._replace(), False) is kernel
-    assert cpu_kernel.compile_kernel(DOUBLE, True) is not kernel
+    kernel = compiled(DOUBLE)
+    assert cpu_kernel.compile_kernel(DOUBLE.program._replace(), False) is kernel
+    assert compiled(DOUBLE, fastmath=True) is not kernel
 
 
 def test_threads_compile_one_kernel(monkeypatch):
@@ -151,9 +153,7 @@ def test_threads_compile_one_kernel(monkeypatch):
     build = cpu_kernel._build
     monkeypatch.setattr(cpu_kernel, "_build", lambda *arguments: built.append(arguments) or build(*arguments))
     source, kernels = renamed(DOUBLE, "threads"), []
-    workers = [
-        threading.Thread(target=lambda: kernels.append(cpu_kernel.compile_kernel(source, False))) for _ in range(4)
-    ]
+    workers = [threading.Thread(target=lambda: kernels.append(compiled(source))) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -163,18 +163,18 @@ def test_threads_compile_one_kernel(monkeypatch):
     assert len(set(map(id, kernels))) == 1
 
 
-def test_the_text_is_a_file():
-    source = renamed(DOUBLE, "a file")
-    cpu_kernel.compile_kernel(source, False)
-    texts = [path.read_text() for path in disk_cache.directory().rglob("*.py")]
-    assert source.text in texts
+def test_no_text_is_written(monkeypatch):
+    monkeypatch.setattr(disk_cache, "write_text", lambda *_: pytest.fail("a text was written"))
+    compiled(renamed(DOUBLE, "no file"))
 
 
-def test_text_that_is_refused_is_an_error_that_names_the_file():
-    source = source_of("out[k] = x[k] + 'a'", "float64", {"x": "float64"}, {"out": "float64"})
-    with pytest.raises(BackendError, match=r"element.*\.py") as caught:
-        cpu_kernel.compile_kernel(source, False)
+def test_what_is_refused_is_an_error_that_names_a_file_of_the_function():
+    source = source_of("out[k] = nothing(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
+    with pytest.raises(BackendError, match=r"element.*\.txt") as caught:
+        compiled(source)
     assert "a fault of dualbcast's" in str(caught.value)
+    (path,) = disk_cache.directory().rglob("element_*.txt")
+    assert "nothing(load(x))" in path.read_text()
     assert caught.value.__suppress_context__  # of the compiler's error the message is enough
 
 
@@ -189,22 +189,24 @@ SECOND = """
 import sys
 import numpy as np
 from dualbcast import differentiable_broadcast
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.codegen.program import KernelProgram
+from dualbcast.ir.nodes import *
+from dualbcast.kernel_spec import KernelSpec, Layout
 from dualbcast.runtime.cpu import kernel as cpu
 from dualbcast.runtime.cpu.kernel import launch
 assert "llvmlite" not in sys.modules and "numba" not in sys.modules
-source = eval(sys.argv[1])
+program = eval(sys.argv[1])
 x, out = np.linspace(-2, 2, 1001), np.zeros(1001)
 for _ in range(2):
-    launch(cpu.compile_kernel(source, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
+    launch(cpu.compile_kernel(program, False), 1001, (1001,), (x.ctypes.data, out.ctypes.data))
 np.testing.assert_allclose(out, x + np.tanh(x), rtol=1e-15)
 print("dualbcast.codegen.llvm.build" in sys.modules)
 assert "numba" not in sys.modules
 """
 
 
-def second_process(source: KernelSource) -> str:
-    command = [sys.executable, "-c", SECOND, repr(source)]
+def second_process(kernel: Kernel) -> str:
+    command = [sys.executable, "-c", SECOND, kernel.program.identity]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -226,26 +228,27 @@ def test_the_key_covers_every_file_that_makes_code(monkeypatch):
     assert all(f"{path.parent.relative_to(folder)} {path.name} " in disk_cache.STAMP for path in folder.rglob("*.py"))
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    old = cpu_kernel._key(DOUBLE.identity, False)
+    old = cpu_kernel._key(DOUBLE.program.identity, False)
     monkeypatch.setattr(disk_cache, "STAMP", "changed")
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu_kernel._key(DOUBLE.identity, False) != old
+    assert cpu_kernel._key(DOUBLE.program.identity, False) != old
     monkeypatch.undo()
     for which in (llvm_target.environment, cpu_kernel._environment):
         which.cache_clear()
-    assert cpu_kernel._key(DOUBLE.identity, False) == old
+    assert cpu_kernel._key(DOUBLE.program.identity, False) == old
 
 
 def test_the_key_covers_source_flags_and_machine(monkeypatch):
-    sources = [
-        DOUBLE,
-        renamed(DOUBLE, "x"),
-        DOUBLE._replace(inputs=("float32",)),
-        DOUBLE._replace(layout=Layout(1, ("s",), (0, 0))),
+    program = DOUBLE.program
+    programs = [
+        program,
+        renamed(DOUBLE, "x").program,
+        program._replace(spec=program.spec._replace(inputs=("float32",))),
+        program._replace(spec=program.spec._replace(layout=Layout(1, ("s",), (0, 0)))),
     ]
-    keys = {cpu_kernel._key(source.identity, False) for source in sources}
-    keys.add(cpu_kernel._key(DOUBLE.identity, True))
+    keys = {cpu_kernel._key(each.identity, False) for each in programs}
+    keys.add(cpu_kernel._key(DOUBLE.program.identity, True))
     monkeypatch.setattr(cpu_kernel, "_environment", lambda: "another machine")
-    keys.add(cpu_kernel._key(DOUBLE.identity, False))
+    keys.add(cpu_kernel._key(DOUBLE.program.identity, False))
     assert len(keys) == 6

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cpu_kernels import DOUBLE, cell_arguments, cell_run, source_of
+from cpu_kernels import DOUBLE, cell_arguments, cell_run, compiled, source_of
 
 from dualbcast import differentiable_broadcast, get_num_threads, num_threads, set_num_threads
 from dualbcast.errors import ArgumentError, BackendError, KernelCancelled
@@ -32,7 +32,7 @@ class Recorder(cpu_kernel.CpuKernel):
     """Machine code that calls back: it takes its time, and notes which thread ran which range."""
 
     def __init__(self, rank: int = 1, seconds: float = 2e-3, fail_at: int | None = None) -> None:
-        self.source = SimpleNamespace(element="recorder", layout=SimpleNamespace(rank=rank), outputs=())
+        self.spec = SimpleNamespace(element="recorder", layout=SimpleNamespace(rank=rank), outputs=())
         self.seconds, self.fail_at = seconds, fail_at
         self.calls: list[tuple[int, int, int]] = []
         integers = 2 + rank + len(POINTERS)
@@ -364,7 +364,7 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
 
     def kernels():
         return [
-            kernel for kernel in cpu_kernel._kernels.values() if kernel.source.element.startswith("thousands_of_sines")
+            kernel for kernel in cpu_kernel._kernels.values() if kernel.spec.element.startswith("thousands_of_sines")
         ]
 
     x = np.linspace(0.1, 1, 1024)
@@ -402,7 +402,7 @@ def test_the_pace_is_what_the_caller_alone_would_take():
 
 def test_the_lock_of_the_interpreter_is_released():
     source = source_of("out[k] = lgamma(x[k])", "float64", {"x": "float64"}, {"out": "float64"})
-    kernel = cpu_kernel.compile_kernel(source, False)
+    kernel = compiled(source)
     x = np.random.default_rng(0).uniform(1, 50, 3_000_000)
     out, ended, ticks = np.empty_like(x), threading.Event(), []
 
@@ -429,7 +429,9 @@ def test_the_lock_of_the_interpreter_is_released():
 FORK = """
 import os, sys
 import numpy as np
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.codegen.program import KernelProgram
+from dualbcast.ir.nodes import *
+from dualbcast.kernel_spec import KernelSpec, Layout
 from dualbcast.runtime.cpu import kernel as cpu, policy, thread_pool as pool
 from dualbcast.runtime.cpu.kernel import launch
 policy.THREAD_NS = 0
@@ -453,5 +455,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_launches_work_after_a_fork():
-    command = [sys.executable, "-W", "ignore", "-c", FORK, repr(DOUBLE)]
+    command = [sys.executable, "-W", "ignore", "-c", FORK, DOUBLE.program.identity]
     subprocess.run(command, check=True, timeout=60)

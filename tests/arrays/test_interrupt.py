@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -13,9 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_parser import parsed
 
 from dualbcast import IterationError, KernelCancelled, cancel, differentiable_broadcast, num_threads
-from dualbcast.codegen.llvm import unit
+from dualbcast.codegen.llvm import polling
+from dualbcast.ir.nodes import For, Stmt
+from dualbcast.ir.traversal import known_iterations
 from dualbcast.runtime.cpu import interrupt, thread_pool
 
 # Of a program that takes a few seconds.
@@ -374,8 +376,10 @@ def pool_run(own: thread_pool.Pool) -> int:
 # --- which loops poll ------------------------------------------------------------------------------------------------
 
 
-def loop_of(text: str) -> ast.stmt:
-    return ast.parse(text).body[0]
+def loop_of(text: str) -> Stmt:
+    """The last statement of a function of x and n."""
+    body = f"x = x_[0]\nn = n_[0]\ngoing = x > x\n{text}\nout[0] = x"
+    return parsed(body, "float64", {"x_": "float64", "n_": "int64"}, {"out": "float64"})[0].body[-2]
 
 
 @pytest.mark.parametrize(
@@ -394,17 +398,17 @@ def loop_of(text: str) -> ast.stmt:
 )
 def test_iterations_that_are_known(text: str, count: int | None) -> None:
     loop = loop_of(text)
-    assert isinstance(loop, ast.For)
-    assert unit._iterations(loop) == count
+    assert isinstance(loop, For)
+    assert known_iterations(loop) == count
 
 
 def test_short_loops_do_not_poll() -> None:
-    assert unit.may_take_long(loop_of("while going: x = x + 1"))
-    assert unit.may_take_long(loop_of("for i in range(n): x = x + 1"))
-    assert unit.may_take_long(loop_of("for i in range(1000000): x = x + 1"))
-    assert not unit.may_take_long(loop_of("for i in range(100): x = x + 1"))
-    nested = "for i in range(300):\n    for j in range(300):\n        x = x + 1"
-    assert unit.may_take_long(loop_of(nested))
+    assert polling.may_take_long(loop_of("while going: x = x + x"))
+    assert polling.may_take_long(loop_of("for i in range(n): x = x + x"))
+    assert polling.may_take_long(loop_of("for i in range(1000000): x = x + x"))
+    assert not polling.may_take_long(loop_of("for i in range(100): x = x + x"))
+    nested = "for i in range(300):\n    for j in range(300):\n        x = x + x"
+    assert polling.may_take_long(loop_of(nested))
 
 
 def test_kernels_without_such_loops_have_no_such_code() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_kernels import CELL, DOUBLE, cell_arguments
+from cpu_kernels import CELL, DOUBLE, cell_arguments, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,7 +87,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
     start = data.draw(st.integers(0, total - 1))
     start -= start % columns % 256
     stop = data.draw(st.integers(start + 1, total))
-    kernel = cpu_kernel.compile_kernel(CELL, False)
+    kernel = compiled(CELL)
     arguments = cell_arguments(rows, columns)
     offsets = [4 * data.draw(st.integers(0, 16)) for _ in range(5)]
     found = []
@@ -96,7 +96,7 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
         firsts = [-buffer.ctypes.data % 64 + 64 + offset for buffer, offset in zip(buffers, offsets, strict=True)]
         places = [buffer.ctypes.data + first for buffer, first in zip(buffers, firsts, strict=True)]
         pointers = [*(array.ctypes.data for array in arguments), *places]
-        thread_pool.run(kernel.ranges((start, stop), (rows, columns, 2), pointers, is_streamed))
+        thread_pool.run(kernel.ranges((start, stop), (rows, columns, columns, 2), pointers, is_streamed))
         for buffer, first in zip(buffers, firsts, strict=True):
             assert (buffer[: first + 4 * start] == GUARD).all()
             assert (buffer[first + 4 * stop :] == GUARD).all()
@@ -194,10 +194,10 @@ def test_kernels_that_sum_stream_what_they_do_not_sum(monkeypatch: pytest.Monkey
         assert function.explain(x, w, b, product="vjp").streamed == (room < 0)
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
-    source = kernels[0].source
-    first = len(source.inputs)
-    own = {first + at for at in range(len(source.outputs))} - {first + at for at in source.summed}
-    text = cpu_kernel._build(source, False, {at for at in own if at < len(source.layout.which)}).llvm
+    spec = kernels[0].spec
+    first = len(spec.inputs)
+    own = {first + at for at in range(len(spec.outputs))} - {first + at for at in spec.summed}
+    text = kernels[0]._build({at for at in own if at < len(spec.layout.which)}).llvm
     stores = re.findall(r"  store <.*>.*, ptr (%\S+), align 64, !nontemporal", text)
     assert len(stores) >= 2
     made_of = dict(re.findall(r"(%\S+) = getelementptr [^%]*ptr (%[^\s,]+),", text))
@@ -231,8 +231,9 @@ def test_rows_with_gaps_are_streamed(streamed: list[Any]) -> None:
 def test_all_vectors_of_outputs_are_streamed_and_nothing_else() -> None:
     """The function of whole vectors streams each of its stores, where it is aligned; no store to the stack is streamed,
     nor is a store of the function that is called with addresses of the stack."""
-    first = len(CELL.inputs)
-    text = cpu_kernel._build(CELL, False, range(first, first + len(CELL.outputs))).llvm
+    spec = CELL.program.spec
+    first = len(spec.inputs)
+    text = cpu_kernel._build(CELL.program, False, range(first, first + len(spec.outputs))).llvm
     bodies = dict(re.findall(r"^define [^\n]*@(\w+)\((.*?)^}", text, re.MULTILINE | re.DOTALL))
     stores = {name: re.findall(r"  store <32 x float> (.*)", body) for name, body in bodies.items()}
     streamed = [store for store in stores[WHOLE] if "!nontemporal" in store]
@@ -257,7 +258,7 @@ def test_what_was_streamed_is_seen_by_who_waits_for_it() -> None:
 
 
 def test_all_vectors_that_are_loaded_are_prefetched() -> None:
-    text = cpu_kernel._build(CELL, False).llvm
+    text = cpu_kernel._build(CELL.program, False).llvm
     (body,) = re.findall(rf"^define [^\n]*@{WHOLE}\(.*?^}}", text, re.MULTILINE | re.DOTALL)
     loads = re.findall(r"= load <32 x float>, ptr", body)
     assert len(loads) >= 1 + 2 + 4  # on three paths
@@ -266,7 +267,7 @@ def test_all_vectors_that_are_loaded_are_prefetched() -> None:
 
 def test_what_is_not_aligned_is_not_streamed() -> None:
     """Vectors that begin anywhere are stored as they are: a streaming store of such a one would end the process."""
-    kernel = cpu_kernel.compile_kernel(DOUBLE, False)
+    kernel = compiled(DOUBLE)
     x = np.linspace(-4, 4, 5000)
     for offset in range(0, 64, 8):
         buffer = np.zeros(5000 * 8 + 128, np.uint8)

@@ -23,8 +23,8 @@ from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.errors import ArgumentError
 from dualbcast.ir.nodes import Assign, Const, Function, Op, Output, Var
-from dualbcast.kernel_spec import TILE, KernelSource
-from dualbcast.program.pipeline import kernel_source
+from dualbcast.kernel_spec import TILE
+from dualbcast.program.pipeline import kernel_program, kernel_source
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import Operands, classify, storage_name
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -56,23 +56,17 @@ def unary(*names: str) -> Function:
     )
 
 
-def source(function: Function, call: Plan, dtypes: list[Any], backend: str) -> KernelSource:
-    operands = call.operands
-    return kernel_source(
-        function,
-        call.geometry.layout,
-        operands.signature.compute,
-        operands.signature.storages,
-        [storage_name(dtype) for dtype in dtypes],
-        backend,
-    )
+def arguments(function: Function, call: Plan, dtypes: list[Any]) -> tuple[Any, ...]:
+    """Those of `kernel_program` and `kernel_source`."""
+    signature, stored = call.operands.signature, [storage_name(dtype) for dtype in dtypes]
+    return function, call.geometry.layout, signature.compute, signature.storages, stored
 
 
 def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, threads: int = 1) -> tuple[Any, ...]:
     if call.geometry.total:
-        text = source(function, call, dtypes, backend)
+        given = arguments(function, call, dtypes)
         if backend == "cpu":
-            kernel = cpu_kernel.compile_kernel(text, False)
+            kernel = cpu_kernel.compile_kernel(kernel_program(*given), False)
             cpu_kernel.launch(
                 kernel,
                 call.geometry.total,
@@ -84,7 +78,8 @@ def execute(function: Function, call: Plan, dtypes: list[Any], backend: str, thr
             )
         else:
             arrays = (*call.operands.arrays, *call.targets)
-            interpreter.PythonKernel(text).launch(call.geometry.total, call.geometry.ints, arrays, call.geometry.split)
+            kernel = interpreter.PythonKernel(kernel_source(*given, "python"))
+            kernel.launch(call.geometry.total, call.geometry.ints, arrays, call.geometry.split)
     return finished(call)
 
 
@@ -514,8 +509,8 @@ def test_blocks_where_they_cost_least():
 def test_the_loops_are_vectorised(dtype, kind):
     x = np.ones((8, 3000), dtype)
     call = plan(named(x), [dtype] * 4, None, (None, (3000,), (8, 1), ()))
-    kernel = cpu_kernel.compile_kernel(source(unary("tanh", "tanh", "tanh", "tanh"), call, [dtype] * 4, "cpu"), False)
-    llvm = kernel.llvm()
+    program = kernel_program(*arguments(unary("tanh", "tanh", "tanh", "tanh"), call, [dtype] * 4))
+    llvm = cpu_kernel.compile_kernel(program, False).llvm()
     # Of the loop over a row what takes whole vectors, where it is apart.
     whole = llvm[llvm.find(f"@{WHOLE}(") + 1 :]
     whole = whole[whole.find(f"@{WHOLE}(") :]
@@ -526,37 +521,12 @@ def test_the_loops_are_vectorised(dtype, kind):
     assert {name.removesuffix("f") for name in vector_calls(llvm)} == from_libmvec("tanh")
 
 
-def test_the_text_reads_as_it_is_meant():
-    x, y = np.ones((4, 3), np.float32), np.ones(3, np.float32)
-    call = plan(named(x, y), [F4] * 3, None, (None, (3,), ()))
-    text = source(shifted_products(3), call, [F4] * 3, "cpu").text
-    assert (
-        text[text.index("# Adds") :]
-        == """\
-# Adds the sums over n0 by n1 to out1, out2, tile by tile of a row.
-def kernel(n0, n1, k_s0, x, y, out0, out1, out2):
-    out1_terms = scratch(float32, 1024)
-    out2_terms = scratch(float32, 1024)
-    for panel in range(0, n1, 8192):
-        for i0 in range(n0):
-            k_row = i0 * k_s0
-            for first in range(panel, min(n1, panel + 8192), 1024):
-                count = min(n1 - first, 1024)
-                k_tile = k_row + first
-                for j in range(count):
-                    shifted(k_tile + j, first + j, j, x, y, out0, out1_terms, out2_terms)
-                for j in range(count):
-                    out1[first + j] += out1_terms[j]
-                out2[0] += sum_terms(out2_terms, count)
-"""
-    )
-
-
 def test_terms_of_many_sums_stay_small():
     x = np.ones((4, 3), np.float64)
     wanted = ((3,),) * 9
     call = plan(named(x, x), [F8] * 9, None, wanted)
-    text = source(shifted_products(9), call, [F8] * 9, "cpu").text
-    assert "out0_terms = scratch(float64, 128)" in text
-    assert ", 1024" not in text
+    program = kernel_program(*arguments(shifted_products(9), call, [F8] * 9))
+    llvm = cpu_kernel.compile_kernel(program, False).llvm()
+    assert llvm.count("= alloca [128 x double]") == 9
+    assert "[1024 x double]" not in llvm
     check_exactly((integers((7, 1500), F8), integers((7, 1500), F8, 1)), [(1500,), (7, 1), ()] * 3, "cpu")

@@ -10,14 +10,13 @@ import mpmath
 import numpy as np
 import pytest
 from accuracy import units_off
-from cpu_kernels import is_inlined, run, vector_calls
+from cpu_kernels import Kernel, compiled, is_inlined, run, vector_calls
 from cpu_kernels import source_of as source_of_elements
 
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import build as llvm_build
 from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import primitives
-from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 UNARY = [
@@ -38,7 +37,7 @@ def _own_cache(tmp_path_factory):
         yield
 
 
-def operation(name: str, dtype: str) -> KernelSource:
+def operation(name: str, dtype: str) -> Kernel:
     names = ("x", "y")[: 2 if name in BINARY else 1]
     loads = ", ".join(f"{x}[k]" for x in names)
     return source_of(f"out[k] = {name}({loads})", dtype, dict.fromkeys(names, dtype), {"out": dtype})
@@ -311,7 +310,7 @@ def test_a_remainder_without_fused_multiply_add():
 
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_loops_call_vector_mathematics_where_the_library_has_it(name):
-    llvm = cpu_kernel.compile_kernel(operation(name, "float32"), False).llvm()
+    llvm = compiled(operation(name, "float32")).llvm()
     assert re.search(r"<\d+ x float>", llvm)
     library = name in target.VECTORISED - EXACT and not is_inlined(name) and target.has_libmvec()
     assert bool(vector_calls(llvm)) == library
@@ -330,7 +329,7 @@ def without_fma(monkeypatch):
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atan"])
 def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
-    built = llvm_build.build(operation(name, "float32"), False, "kernel.py", vector)
+    built = llvm_build.build(operation(name, "float32").program, False, vector)
     in_vectors = vector and target.has_libmvec() and name in target.VECTORISED
     assert (f"@dualbcast_{name}f(float" in built.llvm) != in_vectors
     assert "fma" not in built.llvm
@@ -342,7 +341,7 @@ def test_arithmetic_is_not_contracted_unless_asked():
     x = np.random.default_rng(0).standard_normal(1000, dtype=np.float32)
     assert not run(source, x, x * x)[0].any()
     # A fused multiply-add leaves the rounding error of the product: the flags reach LLVM.
-    assert "contract" in cpu_kernel.compile_kernel(source, True).llvm()
+    assert "contract" in compiled(source, fastmath=True).llvm()
 
 
 def test_the_sign_of_zero_is_kept():
@@ -381,10 +380,12 @@ def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monk
     found = []
     for is_one in (True, False):
         monkeypatch.setattr(primitives, "has_scaling", lambda is_one=is_one: is_one)
-        built = cpu_kernel._build(source, False)
+        program = source.program
+        built = cpu_kernel._build(program, False)
         assert ("vscalef" in built.asm) == is_one
         assert "call" not in re.findall(r"^\t(\w+)", built.asm, re.MULTILINE)
-        kernel, out = cpu_kernel.CpuKernel(source, False, built.object_file()), np.full(x.size, 7, dtype)
+        kernel = cpu_kernel.CpuKernel("", program.spec, False, built.object_file(), lambda program=program: program)
+        out = np.full(x.size, 7, dtype)
         kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
         found.append(out)
     same = (found[0].view(f"u{info.dtype.itemsize}") == found[1].view(f"u{info.dtype.itemsize}")) | np.isnan(x)

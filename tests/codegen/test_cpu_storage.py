@@ -8,7 +8,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from cpu_kernels import run, source_of
+from cpu_kernels import compiled, run, source_of
 
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
@@ -45,7 +45,7 @@ def test_every_16_bit_pattern_loads(sixteen):
     nan = np.isnan(expected)
     assert np.isnan(got[nan]).all()
     np.testing.assert_array_equal(got[~nan].view(np.uint32), expected[~nan].view(np.uint32))
-    assert re.search(r"store <\d+ x (float|i32)>", cpu_kernel.compile_kernel(source, False).llvm())
+    assert re.search(r"store <\d+ x (float|i32)>", compiled(source).llvm())
 
 
 def test_stores_round_to_nearest_even(sixteen):
@@ -67,7 +67,7 @@ def test_stores_round_to_nearest_even(sixteen):
     nan = np.isnan(x)
     assert np.isnan(got[nan].view(kind).astype(np.float32)).all()
     np.testing.assert_array_equal(got[~nan], expected[~nan].view(np.uint16))
-    assert re.search(r"store <\d+ x (i16|half)>", cpu_kernel.compile_kernel(source, False).llvm())
+    assert re.search(r"store <\d+ x (i16|half)>", compiled(source).llvm())
 
 
 def test_bool_and_integer_storage():

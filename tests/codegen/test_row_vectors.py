@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_kernels import run, source_of
+from cpu_kernels import Kernel, compiled, forget, run, source_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding
@@ -25,8 +25,7 @@ from texts import assert_same_bits, by_python, with_wrapping_literals
 
 from dualbcast import differentiable_broadcast, graph
 from dualbcast.codegen.llvm.rows import EDGE, WHOLE
-from dualbcast.errors import BackendError
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.kernel_spec import Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 FEATURES = binding.get_host_cpu_features()
@@ -217,12 +216,11 @@ OUTPUTS = {"out": "float64", "other": "float64", "count": "int64", "flag": "uint
 PRELUDE = "f64_2 = float64(2.5)\nf64_0 = float64(0.0)\ni64_7 = int64(7)\n"
 
 
-def straight(body: str, vectors: int) -> KernelSource:
+def straight(body: str, vectors: int) -> Kernel:
     """A kernel of rank 1, of whose arguments two are the same for all elements."""
     inputs = {name: array.dtype.name for name, array in POINTS.items()}
-    source = source_of(body, "float64", inputs, OUTPUTS, PRELUDE, vectors)
     layout = Layout(1, ("1", "0"), (0, 0, 0, 1, 1, 0, 0, 0, 0))
-    return source._replace(layout=layout)
+    return source_of(body, "float64", inputs, OUTPUTS, PRELUDE, vectors, layout)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.slow)])
@@ -238,8 +236,8 @@ def test_random_texts(count: int) -> None:
             writer.line(0, line)
         source = straight("\n".join(writer.lines), vectors)
         found = run(source, *POINTS.values())
-        assert f"@{WHOLE}(" in cpu_kernel.compile_kernel(source, False).llvm()
-        cpu_kernel._kernels.pop(cpu_kernel._key(source.identity, False))
+        assert f"@{WHOLE}(" in compiled(source).llvm()
+        forget(source)
         assert_same_bits(found, by_python(with_wrapping_literals(source), *POINTS.values()))
 
     compare()
@@ -290,7 +288,7 @@ def test_what_is_the_same_for_a_row_is_computed_before_the_loop() -> None:
     source = straight(body, 1)
     found = run(source, *POINTS.values())
     assert_same_bits(found, by_python(source, *POINTS.values()))
-    text = cpu_kernel.compile_kernel(source, False).llvm()
+    text = compiled(source).llvm()
     whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
     loops = [block for block in re.split(r"^\S+:", whole, flags=re.MULTILINE) if "store <" in block]
     # Two branches; the third has nothing of the elements in it.
@@ -310,21 +308,9 @@ def test_many_branches_that_are_the_same_for_a_row() -> None:
     body = f"u = x[k]\n{text}\nout[k] = u\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
     source = straight(body, 1)
     assert_same_bits(run(source, *POINTS.values()), by_python(source, *POINTS.values()))
-    text = cpu_kernel.compile_kernel(source, False).llvm()
+    text = compiled(source).llvm()
     whole = next(each for each in text.split("\ndefine ") if f"@{WHOLE}(" in each.splitlines()[0]).partition("\n}")[0]
     assert 2 <= len(re.findall(r"store <\d+ x double>", whole)) // 2 <= 16
-
-
-def test_all_of_a_vector_is_stored() -> None:
-    body = "if x[k] > r[0]:\n    out[k] = x[k]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
-    with pytest.raises(BackendError, match="is stored along the row, and all of it"):
-        cpu_kernel.compile_kernel(straight(body, 1), False)
-
-
-def test_an_array_is_along_the_row_or_not() -> None:
-    body = "out[k] = x[k] + x[0]\nother[k] = x[k]\ncount[k] = i[k]\nflag[k] = uint8(m[k] > n[0])"
-    with pytest.raises(BackendError, match="x is read along the row, and not along it"):
-        cpu_kernel.compile_kernel(straight(body, 1), False)
 
 
 OTHER = """

@@ -145,7 +145,7 @@ def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_cache")
 @pytest.mark.parametrize("cause", INTERNAL, ids=lambda cause: type(cause).__name__)
 def test_what_llvm_refuses_is_our_fault(cause: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_build, "lower", raising(cause))
+    monkeypatch.setattr(llvm_build, "write_entry", raising(cause))
     f = differentiable_broadcast(backend="cpu")(cube())
     for ask in (lambda: f(X), lambda: f.value_and_jacobian(X), lambda: f.inspect_asm(X)):
         with pytest.raises(BackendError) as caught:
@@ -183,7 +183,7 @@ def test_where_there_is_no_file_the_fault_says_how_to_see_the_text() -> None:
 
 
 def test_an_interrupt_of_a_compilation_is_none_of_its_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_build, "lower", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
+    monkeypatch.setattr(llvm_build, "write_entry", raising(KeyboardInterrupt()))  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         differentiable_broadcast(backend="cpu")(Cell("def f(x):\n    return x * 12345.5\n").names["f"])(X)
 

@@ -6,40 +6,67 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from kernel_parser import parsed
 
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import target
-from dualbcast.kernel_spec import KernelSource, Layout
+from dualbcast.codegen.program import KernelProgram
+from dualbcast.kernel_spec import KernelSpec, Layout
 from dualbcast.runtime.cpu import kernel as cpu_kernel
+from dualbcast.runtime.cpu.kernel import CpuKernel
+
+
+class Kernel(NamedTuple):
+    """A kernel of rank 1 as a test writes it, and the program that it is."""
+
+    text: str
+    program: KernelProgram
 
 
 def source_of(
-    body: str, dtype: str, inputs: dict[str, str], outputs: dict[str, str], prelude: str = "", vectors: int = 0
-) -> KernelSource:
+    body: str,
+    dtype: str,
+    inputs: dict[str, str],
+    outputs: dict[str, str],
+    prelude: str = "",
+    vectors: int = 0,
+    layout: Layout | None = None,
+) -> Kernel:
     """A rank-1 kernel: `body` is the element function's, `inputs` and `outputs` name the pointers and their dtypes."""
-    pointers = ", ".join([*inputs, *outputs])
-    text = f"{prelude}\ndef element(k, {pointers}):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n\n"
-    text += (
-        f"def kernel(start, stop, n0, {pointers}):\n    for e in range(start, stop):\n        element(e, {pointers})\n"
-    )
-    helpers = tuple(re.findall(r"^def (\w+)", prelude, re.MULTILINE))
-    layout = Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
-    storage = tuple(inputs.values()), tuple(outputs.values())
-    return KernelSource(text, (*helpers, "element"), "kernel", dtype, *storage, layout, vectors=vectors)
+    body = textwrap.dedent(body).strip()
+    text = f"{prelude}\ndef element(k, {', '.join([*inputs, *outputs])}):\n{textwrap.indent(body, '    ')}\n"
+    layout = layout or Layout(1, ("1",), (0,) * (len(inputs) + len(outputs)))
+    spec = KernelSpec("element", dtype, tuple(inputs.values()), tuple(outputs.values()), layout, vectors)
+    return Kernel(text, KernelProgram(spec, *parsed(body, dtype, inputs, outputs, prelude)))
+
+
+def compiled(kernel: Kernel, fastmath: bool = False) -> CpuKernel:
+    return cpu_kernel.compile_kernel(kernel.program, fastmath)
+
+
+def forget(kernel: Kernel) -> None:
+    """Let the process know nothing of a kernel."""
+    cpu_kernel._kernels.pop(cpu_kernel._key(kernel.program.identity, False), None)
 
 
 def vectors(function: Callable[..., Any], *arrays: Any, product: str = "value_and_jacobian") -> int:
     """How many vectors the kernel of a function computes side by side; 0 if it computes element after element."""
     call = differentiable_broadcast(function)._inspected(arrays, None, product)
-    return int(call.spec.source(call.plan.geometry.layout, "cpu").vectors)
+    return int(call.spec.program(call.plan.geometry.layout).spec.vectors)
 
 
-def run(source: KernelSource, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:
-    kernel = cpu_kernel.compile_kernel(source, fastmath)
+def run(source: Kernel, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1) -> list[np.ndarray]:
+    return run_program(source.program, *inputs, fastmath=fastmath, threads=threads)
+
+
+def run_program(
+    program: KernelProgram, *inputs: np.ndarray, fastmath: bool = False, threads: int = 1
+) -> list[np.ndarray]:
+    kernel, source = cpu_kernel.compile_kernel(program, fastmath), program.spec
     storage = {"bool": np.uint8, "float16": np.uint16, "bfloat16": np.uint16}
     outputs = [np.full(inputs[0].shape, 7, storage.get(name, name)) for name in source.outputs]
     for array, name in zip(inputs, source.inputs, strict=True):
@@ -71,62 +98,45 @@ f32_1 = float32(1.0)
 def sigmoid(x):
     return f32_1 / (f32_1 + exp(-x))
 """
-# The HM-LSTM update with control per row, its value and four partials, over rank 2: rows of n1, one z and zb for each.
-CELL_UPDATE = (
-    PRELUDE
-    + """
-def element(k, k_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g):
-    if z[k_z] == f32_1:
-        s = sigmoid(i[k])
-        t = tanh(g[k])
-        y = s * t
-        y_c = f32_0
-        y_f = f32_0
-        y_i = s * (f32_1 - s) * t
-        y_g = s * (f32_1 - t * t)
-    elif zb[k_z] == f32_0:
-        y = c[k]
-        y_c = f32_1
-        y_f = f32_0
-        y_i = f32_0
-        y_g = f32_0
-    else:
-        s = sigmoid(f[k])
-        q = sigmoid(i[k])
-        t = tanh(g[k])
-        y = s * c[k] + q * t
-        y_c = s
-        y_f = s * (f32_1 - s) * c[k]
-        y_i = q * (f32_1 - q) * t
-        y_g = q * (f32_1 - t * t)
-    out[k] = y
-    out_c[k] = y_c
-    out_f[k] = y_f
-    out_i[k] = y_i
-    out_g[k] = y_g
-
-def kernel(start, stop, n0, n1, s0_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g):
-    e = start
-    while e < stop:
-        r1 = e // n1
-        first = e - r1 * n1
-        last = min(n1, first + stop - e)
-        b = r1 * n1
-        b_z = r1 * s0_z
-        for j in range(first, last):
-            element(b + j, b_z, c, f, i, g, z, zb, out, out_c, out_f, out_i, out_g)
-        e += last - first
+# The HM-LSTM update with control per row, its value and four partials, over rank 2: one z and zb for each row.
+CELL_UPDATE = """
+if z[k_z] == f32_1:
+    s = sigmoid(i[k])
+    t = tanh(g[k])
+    y = s * t
+    y_c = f32_0
+    y_f = f32_0
+    y_i = s * (f32_1 - s) * t
+    y_g = s * (f32_1 - t * t)
+elif zb[k_z] == f32_0:
+    y = c[k]
+    y_c = f32_1
+    y_f = f32_0
+    y_i = f32_0
+    y_g = f32_0
+else:
+    s = sigmoid(f[k])
+    q = sigmoid(i[k])
+    t = tanh(g[k])
+    y = s * c[k] + q * t
+    y_c = s
+    y_f = s * (f32_1 - s) * c[k]
+    y_i = q * (f32_1 - q) * t
+    y_g = q * (f32_1 - t * t)
+out[k] = y
+out_c[k] = y_c
+out_f[k] = y_f
+out_i[k] = y_i
+out_g[k] = y_g
 """
-)
-CELL = KernelSource(
+CELL = source_of(
     CELL_UPDATE,
-    ("sigmoid", "element"),
-    "kernel",
     "float32",
-    ("float32",) * 6,
-    ("float32",) * 5,
-    Layout(2, ("11", "s0"), (0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)),
+    dict.fromkeys(("c", "f", "i", "g", "z", "zb"), "float32"),
+    dict.fromkeys(("out", "out_c", "out_f", "out_i", "out_g"), "float32"),
+    PRELUDE,
     vectors=2,
+    layout=Layout(2, ("s1", "s0"), (0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0)),
 )
 
 
@@ -141,12 +151,12 @@ def cell_run(arguments: list[np.ndarray], threads: int = 1, pieces: list[int] | 
     rows, columns = arguments[0].shape
     out = np.full((5, rows, columns), np.nan, np.float32)
     pointers = [array.ctypes.data for array in (*arguments, *out)]
-    kernel = cpu_kernel.compile_kernel(CELL, False)
+    kernel = compiled(CELL)
     if pieces is None:
-        cpu_kernel.launch(kernel, rows * columns, (rows, columns, 2), pointers, threads)
+        cpu_kernel.launch(kernel, rows * columns, (rows, columns, columns, 2), pointers, threads)
     else:
         for start, stop in itertools.pairwise(pieces):
-            kernel(start, stop, (rows, columns, 2), pointers)
+            kernel(start, stop, (rows, columns, columns, 2), pointers)
     return out
 
 
@@ -165,7 +175,7 @@ def cell_expected(arguments: list[np.ndarray]) -> np.ndarray:
 DOUBLE = source_of("out[k] = x[k] + tanh(x[k])", "float64", {"x": "float64"}, {"out": "float64"}, vectors=2)
 
 
-def renamed(source: KernelSource, text: str) -> KernelSource:
-    """The same kernel with other text, that no cache has seen."""
-    unused = "unused " + text
-    return source._replace(text=f"{unused.replace(' ', '_')} = int64(0)\n{source.text}")
+def renamed(kernel: Kernel, text: str) -> Kernel:
+    """The same kernel under another name, that no cache has seen."""
+    program = kernel.program
+    return kernel._replace(program=program._replace(spec=program.spec._replace(element=text.replace(" ", "_"))))

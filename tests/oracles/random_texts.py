@@ -84,7 +84,7 @@ class Writer:
             self.statement(known, depth, loop)
 
     def statement(self, known: list[str], depth: int, loop: bool) -> None:
-        kinds = ["assign", "assign", "temporary", "element"]
+        kinds = ["assign", "assign", "temporary", "output"]
         if depth < 3 and self.statements < 25:
             kinds += ["if", "for", "while"]
         if loop:
@@ -94,11 +94,8 @@ class Writer:
                 self.assign(known, depth, "=", "+=", "-=")
             case "temporary":
                 self.temporary(known, depth)
-            case "element":
-                self.line(
-                    depth, f"{self.pick('out', 'terms')}[k & 3] = {self.number(known)}".replace("out[k & 3]", "out[k]")
-                )
-                self.line(depth, f"u += terms[{self.integer(known, 1)} & 3]")
+            case "output":
+                self.line(depth, f"out[k] {self.pick('=', '+=')} {self.number(known)}")
             case "if":
                 self.branch(known, depth, loop, self.test(known), self.test(known))
             case "for":

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from cpu_kernels import Kernel
 
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime import interpreter
@@ -19,7 +20,7 @@ INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 EXACT = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
 
-def outputs_of(source: KernelSource, size: int) -> Arrays:
+def outputs_of(source: Any, size: int) -> Arrays:
     return [np.full(size, 7, STORED.get(name, name)) for name in source.outputs]
 
 
@@ -27,26 +28,22 @@ def converted(name: str) -> Callable[[Any], Any]:
     return lambda x: np.asarray(x).astype(name)[()]
 
 
-def scratch(kind: Callable[[Any], Any], length: int) -> Any:
-    return np.zeros(length, np.asarray(kind(0)).dtype)
-
-
 PYTHON = {
     "select": lambda test, then, orelse: then if test else orelse,
     "bool": converted("bool"),
     **{name: converted(name) for name in INTEGERS},
-    "scratch": scratch,
 }
 
 
-def by_python(source: KernelSource, *inputs: np.ndarray[Any, Any]) -> Arrays:
+def by_python(source: Kernel, *inputs: np.ndarray[Any, Any]) -> Arrays:
     """The outputs of a kernel of rank 1, its text executed."""
-    namespace = interpreter._namespace(source.dtype) | PYTHON
-    outputs = outputs_of(source, inputs[0].size)
+    namespace = interpreter._namespace(source.program.spec.dtype) | PYTHON
+    outputs = outputs_of(source.program.spec, inputs[0].size)
     with np.errstate(all="ignore"):
         exec(source.text, namespace)
-        pointers = map(interpreter._Pointer, (*inputs, *outputs))
-        namespace[source.entry](0, inputs[0].size, inputs[0].size, *pointers)
+        pointers = [interpreter._Pointer(array) for array in (*inputs, *outputs)]
+        for k in range(inputs[0].size):
+            namespace["element"](k, *pointers)
     return outputs
 
 
@@ -59,7 +56,7 @@ class _Wrapping(ast.NodeTransformer):
         return ast.Call(ast.Name("int64", ast.Load()), [node], [])
 
 
-def with_wrapping_literals(source: KernelSource) -> KernelSource:
+def with_wrapping_literals(source: Kernel) -> Kernel:
     return source._replace(text=ast.unparse(ast.fix_missing_locations(_Wrapping().visit(ast.parse(source.text)))))
 
 
@@ -71,7 +68,6 @@ def numba_names() -> dict[str, Any]:
     names = {name: getattr(numba.types, name) for name in ("float32", "float64", *INTEGERS)}
     names |= {name: getattr(np, name) for name in EXACT}
     names["select"] = numba.njit(lambda test, then, orelse: then if test else orelse)
-    names["scratch"] = numba.njit(lambda kind, length: np.zeros(length, kind))
     return names
 
 
@@ -88,15 +84,17 @@ def suits_numba(source: KernelSource) -> bool:
 
 
 def by_numba(source: KernelSource, *inputs: np.ndarray[Any, Any]) -> Arrays:
-    """The same, compiled by Numba, with arrays for pointers."""
+    """The outputs of a text of rank 1, compiled by Numba, with arrays for pointers."""
     import numba
 
     namespace = dict(numba_names())
     exec(source.text, namespace)
-    for name in (*source.functions, source.entry):
+    for name in source.functions:
         namespace[name] = numba.njit(error_model="numpy")(namespace[name])
-    outputs = outputs_of(source, inputs[0].size)
-    namespace[source.entry](0, inputs[0].size, inputs[0].size, *inputs, *outputs)
+    element, outputs = namespace[source.element], outputs_of(source, inputs[0].size)
+    # As literals Numba would take the bounds for numbers without a sign.
+    for k in range(inputs[0].size):
+        element(np.int64(k), *inputs, *outputs)
     return outputs
 
 

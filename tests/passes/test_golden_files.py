@@ -33,9 +33,11 @@ def cuda_shell(function: Any, *arrays: Any) -> str:
 def passes(function: Any, target: str) -> str:
     """The product of two float32 arrays, and the IR after each pass of a target."""
     call = differentiable_broadcast(function, fastmath=True)._inspected(("float32",) * 2, None, "value_and_jacobian")
-    layout = call.plan.geometry.layout if target == "cpu" else call.spec.wide(call.plan.geometry.layout)
     trace: list[tuple[str, Function]] = []
-    call.spec.source(layout, target, trace)
+    if target == "cpu":
+        call.spec.program(call.plan.geometry.layout, trace)
+    else:
+        call.spec.source(call.spec.wide(call.plan.geometry.layout), target, trace)
     return "\n".join(f"{name}\n{dump(after)}" for name, after in trace)
 
 

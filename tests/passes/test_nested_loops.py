@@ -52,7 +52,7 @@ def nest(lengths: tuple[int, ...], form: str, line: str, after: str = "") -> Any
 
 def source(function: Any, *arrays: Any, product: str = "value_and_jacobian") -> Any:
     call = differentiable_broadcast(function)._inspected(arrays, None, product)
-    return call.spec.source(call.plan.geometry.layout, "cpu")
+    return call.spec.program(call.plan.geometry.layout).spec
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,120 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 from llvmlite import ir
 
-from dualbcast.codegen.values import INDEX, PLACE, TYPES, Lanes, Value, declared, masked_load, masked_store, splat, word
+from dualbcast.codegen.loops import LINE
+from dualbcast.codegen.loops.builder import Pointer, size_of
+from dualbcast.codegen.values import INDEX, PLACE, TYPES, Lanes, Value, declared, masked_load, masked_store, word
 
-# The bytes of a line of the cache, and the bytes between a load and its prefetch: 1024 and 4096 were no better.
-LINE, _AHEAD = 64, 2048
+# The bytes between a load and its prefetch: 1024 and 4096 were no better.
+_AHEAD = 2048
 # How likely it is that a vector begins with a line.
 _MOSTLY = [1000, 1]
 
 
 class Along(NamedTuple):
-    """An index that goes along the row: place * stride + offset."""
+    """An index that goes along the row."""
 
-    first: ir.Value  # the index of a vector's first element
-    step: ir.Value | None  # the difference between two elements; None is 1
-    # The names of the parameters in the formula; empty where there are none.
-    offset: str
-    stride: str
+    first: Value  # the index of a vector's first element
+    step: Value | None  # the difference between two elements; None is 1
 
 
-class Access(NamedTuple):
-    """How an array is read or written, a vector at a time; `offset` and `stride` are those of its index."""
-
-    offset: str
-    stride: str
-    stores: bool
-
-
-def index_along(builder: ir.IRBuilder, place: ir.Value, offset: str, stride: str, values: Mapping[str, Value]) -> Along:
-    """The index of a place of the row."""
-    step = values[stride].value if stride else None
-    index = builder.mul(place, step) if stride else place
-    return Along(builder.add(index, values[offset].value) if offset else index, step, offset, stride)
-
-
-def size_of(pointer: Value) -> int:
-    """The bytes of a number that a pointer points to."""
-    return np.dtype(pointer.dtype[1:]).itemsize
-
-
-def _first(builder: ir.IRBuilder, pointer: Value, index: Along) -> ir.Value:
-    """The address of a vector, or of its first number."""
-    address = builder.gep(pointer.value, [index.first])
-    address.type = ir.PointerType()
-    return address
-
-
-def _lane(builder: ir.IRBuilder, pointer: Value, index: Along, lane: int) -> ir.Value:
-    """The address of an element of a vector whose elements do not lie side by side."""
-    return builder.gep(pointer.value, [builder.add(index.first, builder.mul(index.step, word(lane)))])
-
-
-def load_along(builder: ir.IRBuilder, pointer: Value, index: Along, lanes: int, prefetches: bool) -> ir.Value:
+def load_along(pointer: Pointer, index: Along, lanes: int, prefetches: bool) -> Value:
     """The vector of elements from an index on."""
-    number, size = TYPES[pointer.dtype[1:]], size_of(pointer)
-    kind = Lanes(number, lanes)
     if index.step is None:
-        address = _first(builder, pointer, index)
+        pointer = pointer.at(index.first)
         if prefetches:
-            _prefetch(builder, address, size * lanes)
-        return builder.load(address, align=size, typ=kind)
-    vector: ir.Value = ir.Constant(kind, ir.Undefined)
+            _prefetch(pointer.builder, pointer.value, size_of(pointer.kind) * lanes)
+        return pointer.vector(0, lanes)
+    vector = Value(pointer.builder, ir.Constant(Lanes(TYPES[pointer.kind], lanes), ir.Undefined))
     for lane in range(lanes):
-        value = builder.load(_lane(builder, pointer, index, lane), typ=number)
-        vector = builder.insert_element(vector, value, ir.Constant(PLACE, lane))
-    return vector
+        vector = vector.with_lane(lane, pointer[_lane(index, lane)])
+    return Value(pointer.builder, vector.value, pointer.kind)
 
 
-def store_along(builder: ir.IRBuilder, pointer: Value, index: Along, vector: ir.Value, is_streamed: bool) -> None:
+def store_along(pointer: Pointer, index: Along, vector: Value, is_streamed: bool) -> None:
     """Store a vector from an index on, past the cache where it is to be streamed."""
-    size, lanes = size_of(pointer), vector.type.count
-    if index.step is None:
-        address = _first(builder, pointer, index)
-        # A line that is streamed in two parts, with those of other outputs in between, is written twice: of 42
-        # outputs that took six times as long.
-        if is_streamed and size * lanes >= LINE:
-            _store_past_the_cache(builder, vector, address, size)
-        else:
-            builder.store(vector, address, align=size)
-        return
-    for lane in range(lanes):
-        number = builder.extract_element(vector, ir.Constant(PLACE, lane))
-        builder.store(number, _lane(builder, pointer, index, lane))
+    if index.step is not None:
+        for lane in range(vector.lanes):
+            pointer[_lane(index, lane)] = vector.lane(lane)
+    # A line that is streamed in two parts, with those of other outputs in between, is written twice: of 42 outputs that
+    # took six times as long.
+    elif is_streamed and size_of(pointer.kind) * vector.lanes >= LINE:
+        address, align = pointer.at(index.first).value, size_of(pointer.kind)
+        _store_past_the_cache(pointer.builder, vector.value, address, align)
+    else:
+        pointer[index.first] = vector
 
 
-def load_masked(builder: ir.IRBuilder, pointer: Value, index: Along, mask: ir.Value) -> ir.Value:
+def load_masked(pointer: Pointer, index: Along, mask: Value) -> Value:
     """The elements from an index on that a mask has, and the first element in the other places."""
-    lanes, number = mask.type.count, TYPES[pointer.dtype[1:]]
-    address = _first(builder, pointer, index)
-    vector = splat(builder, builder.load(address, typ=number), lanes)
+    builder, pointer = pointer.builder, pointer.at(index.first)
+    vector: Value = pointer[0].splat(mask.lanes)
     if index.step is None:
-        return masked_load(builder, address, size_of(pointer), mask, vector)
-    for lane in range(1, lanes):
-        place = ir.Constant(PLACE, lane)
-        ahead = builder.mul(index.step, word(lane))
-        ahead = builder.select(builder.extract_element(mask, place), ahead, word(0))
-        value = builder.load(builder.gep(pointer.value, [builder.add(index.first, ahead)]), typ=number)
-        vector = builder.insert_element(vector, value, place)
+        return Value(builder, masked_load(builder, pointer.value, size_of(pointer.kind), mask.value, vector.value))
+    for lane in range(1, mask.lanes):
+        ahead = mask.lane(lane).choose(index.step * lane, 0)
+        vector = vector.with_lane(lane, pointer[ahead])
     return vector
 
 
-def store_masked(builder: ir.IRBuilder, pointer: Value, index: Along, mask: ir.Value, vector: ir.Value) -> None:
+def store_masked(pointer: Pointer, index: Along, mask: Value, vector: Value) -> None:
     """Store the elements of a vector that a mask has."""
+    builder = pointer.builder
     if index.step is None:
-        masked_store(builder, vector, _first(builder, pointer, index), size_of(pointer), mask)
+        masked_store(builder, vector.value, pointer.at(index.first).value, size_of(pointer.kind), mask.value)
         return
-    for lane in range(mask.type.count):
-        place = ir.Constant(PLACE, lane)
-        with builder.if_then(builder.extract_element(mask, place)):
-            builder.store(builder.extract_element(vector, place), _lane(builder, pointer, index, lane))
+    for lane in range(mask.lanes):
+        with builder.if_then(mask.lane(lane).value):
+            pointer[_lane(index, lane)] = vector.lane(lane)
+
+
+def _lane(index: Along, lane: int) -> Value:
+    """The index of an element of a vector whose elements do not lie side by side."""
+    assert index.step is not None
+    return index.first + index.step * lane
 
 
 def _prefetch(builder: ir.IRBuilder, address: ir.Value, size: int) -> None:

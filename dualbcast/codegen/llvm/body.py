@@ -1,394 +1,351 @@
-"""The functions of a kernel's text as LLVM IR: of one element, or of vectors with an element of the row in each lane.
+"""Functions in IR as LLVM code: of one element, or of vectors with an element of the row in each lane.
 
-Variables are places on the stack, which LLVM puts into registers. LLVM's own vectoriser would write the same code of
-vectors, in most of the time of a kernel's compilation.
+Where paths merge, the values of a name become one. LLVM's own vectoriser would write the same code of vectors, in most
+of the time of a kernel's compilation.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arrays import Access, Along, load_along, store_along
-from dualbcast.codegen.llvm.operators import FUNCTIONS, apply, iterations, select
-from dualbcast.codegen.llvm.unit import Countdown, Unit, end_with, uses
+from dualbcast.codegen.llvm.arrays import Along, load_along, store_along
+from dualbcast.codegen.llvm.names import Names, names_in, names_of
+from dualbcast.codegen.llvm.operators import OPERATIONS, iterations, select, spread
+from dualbcast.codegen.llvm.polling import Countdown, cost, may_take_long
+from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.loops.builder import Function, Module, Pointer
 from dualbcast.codegen.mathlib import STORAGE
-from dualbcast.codegen.values import INDEX, TYPES, Value, any_of, word
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, any_of
+from dualbcast.ir.nodes import (
+    TRUE,
+    Assign,
+    Block,
+    Break,
+    Const,
+    Continue,
+    Expr,
+    For,
+    If,
+    Load,
+    Output,
+    Stmt,
+    Var,
+    While,
+)
+from dualbcast.ir.traversal import targets
+
+
+class Element(NamedTuple):
+    """Where the element of an array is, or a vector of elements."""
+
+    pointer: Pointer
+    at: Value | Along
+    storage: str  # the dtype of the array
+    is_streamed: bool = False  # whether vectors are stored past the cache
+
+
+class _Merge(NamedTuple):
+    """A block where paths merge, and their ends, with the values that names have there."""
+
+    block: ir.Block
+    ends: list[tuple[ir.Block, dict[str, Value]]]
 
 
 class Body:
-    """Writes an empty function of LLVM from the text `node`, statement by statement.
+    """Writes statements into a function of LLVM, whose `arrays` are read and stored by name.
 
-    `dtypes` are the types of its parameters, and vectors have `lanes` elements. The names in `along` vary between the
-    elements, and vectors are stored past the cache in the `streamed` arrays.
+    Vectors have `lanes` elements, 0 where there are none. The `countdown` is None where no loop polls.
     """
 
-    def __init__(
-        self,
-        unit: Unit,
-        function: ir.Function,
-        node: ast.FunctionDef,
-        dtypes: Iterable[str],
-        lanes: int = 0,
-        along: Collection[str] = (),
-        streamed: Collection[str] = (),
-    ) -> None:
-        self.unit, self.node, self.lanes, self.streamed = unit, node, lanes, streamed
-        # The places of variables come before all other instructions.
-        self.start = ir.IRBuilder(function.append_basic_block())
-        self.builder = ir.IRBuilder(function.append_basic_block())
-        self.start.position_before(self.start.branch(self.builder.block))
-        # The units of work that are left until the function polls; None where no loop does.
-        self.countdown: Countdown | None = None
-        # The blocks that `continue` and `break` go to.
-        self.loops: list[tuple[ir.Block, ir.Block]] = []
+    def __init__(self, unit: Unit, f: Function, names: Names, lanes: int, countdown: Countdown | None) -> None:
+        self.unit, self.f, self.builder, self.names = unit, f, f.builder, names
+        self.lanes, self.countdown = lanes, countdown
+        self.arrays: Mapping[str, Element] = {}
+        # The ends of paths that continue with the next iteration of a loop, and of those that leave it.
+        self._loops: list[tuple[_Merge, _Merge]] = []
         # The mask of the elements that take the branch that is being written; None is all of them.
-        self.here: Value | None = None
-        # How each array is read or written; None is one element for all.
-        self.accesses: dict[str, Access | None] = {}
-        self.variables: dict[str, Value] = {}
-        # How many blocks of the text are around the statement that is being written.
-        self._depth = 0
-        arguments = zip(node.args.args, function.args, dtypes, strict=False)
-        self.values: dict[str, Any] = {each.arg: Value(self.builder, value, dtype) for each, value, dtype in arguments}
-        vectors = {name for name, value in self.values.items() if value.lanes}
-        self.varying, self._once = unit.names_in(node.body, vectors.union(along))
-        assigned = uses(node.body).assigned if self.values else ()
-        for name in [name for name in self.values if name in assigned]:
-            self.assign(name, self.values.pop(name))
+        self._here: Value | None = None
+        # The value of each name that has one on the path that is being written.
+        self.values: dict[str, Value] = {}
 
     # --- statements ----------------------------------------------------------------------------------------------
 
-    def block(self, statements: Sequence[ast.stmt]) -> None:
-        self._depth += 1
-        for stmt in statements:
+    def block(self, block: Block) -> None:
+        for stmt in block:
             match stmt:
-                case ast.Assign(targets=[target], value=value):
-                    self._put(target, self.expression(value))
-                case ast.AugAssign(target=target, op=op, value=value):
-                    self._put(target, apply(op, self.expression(target), self.expression(value)))
-                case ast.Expr(value=ast.Call() as call):
-                    self._call(call)
-                case ast.If():
+                case Assign():
+                    self.assign(stmt.target.name, self.expression(stmt.value))
+                case If():
                     self._if(stmt)
-                case ast.While(orelse=[]):
-                    self._loop(stmt, partial(self.test, stmt.test))
-                case ast.For(orelse=[]):
-                    self.for_(stmt)
-                case ast.Break() | ast.Continue() if self.loops and not self.lanes:
-                    self.builder.branch(self.loops[-1][isinstance(stmt, ast.Break)])
-                case ast.Pass():
-                    pass
-                case _:
-                    raise SyntaxError(f"a kernel has no such statement: {ast.unparse(stmt)}")
-        self._depth -= 1
-
-    def _put(self, target: ast.expr, value: Value) -> None:
-        """Give a variable, or an element of an array, a value."""
-        match target:
-            case ast.Name(name):
-                self.assign(name, value)
-            case ast.Subscript(array, index):
-                self._store(self.expression(array), self.expression(index), value)
-            case _:
-                raise SyntaxError(f"nothing is assigned to {ast.unparse(target)}")
+                case While():
+                    self._while(stmt)
+                case For():
+                    self._for(stmt)
+                case Break() | Continue():
+                    self._end_path(self._loops[-1][isinstance(stmt, Break)])
 
     def assign(self, name: str, value: Value) -> None:
-        """Give a variable a value, whose type is that of its first value. Of a pointer there is one value."""
-        if value.dtype[0] == "*":
-            if name in self.values:
-                raise TypeError(f"{name} is more than one pointer")
-            self.values[name] = value
-            return
-        if self._depth == 1 and name in self._once and name not in self.variables:
-            self.values[name] = value  # It is the same for all that follows.
-            return
-        value = value.spread(self.lanes if name in self.varying else 0)
-        if name not in self.variables:
-            self.variables[name] = Value(self.start, self.start.alloca(value.kind, name=name), value.dtype)
-        variable = self.variables[name]
-        if variable.dtype != value.dtype:
-            raise TypeError(
-                f"the variable {name} is of type {variable.dtype}, and is given a value of type {value.dtype}"
-            )
-        self.builder.store(value.value, variable.value)
+        self.values[name] = value.spread(self.lanes if name in self.names.varying else 0)
 
-    def _if(self, stmt: ast.If) -> None:
-        test = self.test(stmt.test)
-        if test.is_vector:
-            self._if_some(test, stmt)
-        elif stmt.orelse:
-            with self.builder.if_else(test.value) as sides:
-                for side, body in zip(sides, (stmt.body, stmt.orelse), strict=True):
-                    with side:
-                        self.block(body)
-        else:
-            with self.builder.if_then(test.value):
-                self.block(stmt.body)
+    def _merge(self) -> _Merge:
+        return _Merge(self.builder.append_basic_block(), [])
 
-    def _if_some(self, test: Value, stmt: ast.If) -> None:
-        """A branch that some elements take: selects keep the values of the others. Without `else` it is skipped if no
+    def _end_path(self, merge: _Merge) -> None:
+        """Let the path that is being written, if it goes on, go on where others do, too."""
+        if not self.builder.block.is_terminated:
+            merge.ends.append((self.builder.block, dict(self.values)))
+            self.builder.branch(merge.block)
+
+    def _go_on(self, merge: _Merge) -> None:
+        """Go on where paths merge, with the names that have a value on all of them."""
+        self.builder.position_at_end(merge.block)
+        if not merge.ends:
+            self.builder.unreachable()
+            return
+        (_, first), *others = merge.ends
+        self.values = {}
+        for name, value in first.items():
+            values = [values.get(name) for _, values in others]
+            if all(each is value for each in values):
+                self.values[name] = value
+            elif all(each is not None for each in values):
+                phi = self.builder.phi(value.kind)
+                for block, each in merge.ends:
+                    phi.add_incoming(each[name].value, block)
+                self.values[name] = Value(self.builder, phi)
+
+    def _if(self, stmt: If) -> None:
+        test, then, orelse = self.expression(stmt.test), stmt.then, stmt.orelse
+        if not then:
+            test, then, orelse = ~test, orelse, ()
+        if test.lanes:
+            self._if_some(test, then, orelse)
+            return
+        builder, after, before = self.builder, self._merge(), self.values
+        sides = [(builder.append_basic_block(), body) for body in (then, orelse) if body]
+        if not orelse:
+            after.ends.append((builder.block, before))
+        builder.cbranch(test.value, sides[0][0], sides[1][0] if orelse else after.block)
+        for side, body in sides:
+            builder.position_at_end(side)
+            self.values = dict(before)
+            self.block(body)
+            self._end_path(after)
+        self._go_on(after)
+
+    def _if_some(self, test: Value, then: Block, orelse: Block) -> None:
+        """A branch that some elements take: selects keep the values of the others. Without `orelse` it is skipped if no
         element takes it; else both sides run."""
-        # The target of a loop in a side is the same for all elements that come there, and no others read it.
-        around, names = self.here, uses([*stmt.body, *stmt.orelse]).assigned & self.varying
-        before = self.known(names)
-        here = self.here = self._among_these(test)
-        if stmt.orelse:
-            self.block(stmt.body)
-            then = self.known(names)
-            for name, value in before.items():
-                self.assign(name, value)
-            self.here = ~here
-            self.block(stmt.orelse)
-            for name, value in then.items():
-                self.assign(name, select(test, value, self.name(name)))
+        around, before = self._here, self.values
+        here = self._here = self._among_these(test)
+        if orelse:
+            self.values = dict(before)
+            self.block(then)
+            taken, self.values = self.values, dict(before)
+            self._here = ~here
+            self.block(orelse)
+            self._select(test, taken, self.values)
         else:
-            with self.builder.if_then(any_of(self.builder, here.value)):
-                self.block(stmt.body)
-                for name, value in before.items():
-                    self.assign(name, select(here, self.name(name), value))
-        self.here = around
+            after, side = self._merge(), self.builder.append_basic_block()
+            after.ends.append((self.builder.block, before))
+            self.builder.cbranch(any_of(self.builder, here.value), side, after.block)
+            self.builder.position_at_end(side)
+            self.values = dict(before)
+            self.block(then)
+            self._select(here, self.values, before)
+            self._end_path(after)
+            self._go_on(after)
+        self._here = around
 
-    def known(self, names: Iterable[str]) -> dict[str, Value]:
-        """The values of those variables among some names that have one."""
-        return {name: self.name(name) for name in sorted(names) if name in self.variables}
+    def _select(self, test: Value, then: Mapping[str, Value], orelse: Mapping[str, Value]) -> None:
+        """Choose between the values of each name that has two. The target of a loop is the same for all elements that
+        come there, and no others read it."""
+        for name in then.keys() & orelse.keys() & self.names.varying:
+            if then[name] is not orelse[name]:
+                self.values[name] = select(test, then[name], orelse[name])
 
     def _among_these(self, test: Value) -> Value:
         """A test that is false for elements that do not come here: a select, since it may be undefined for them."""
-        return self.here.choose(test, 0) if self.here is not None and test.is_vector else test
+        return self._here.choose(test, 0) if self._here is not None and test.lanes else test
 
-    def for_(self, stmt: ast.For) -> None:
+    def _while(self, stmt: While) -> None:
+        def goes_on() -> Value | None:
+            self.block(stmt.pre)
+            return None if stmt.test == TRUE else self.expression(stmt.test)
+
+        self._loop(stmt, goes_on)
+
+    def _for(self, stmt: For) -> None:
         """A loop over a range, whose number of iterations is known before the first."""
-        match stmt:
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[*bounds])):
-                step = _step(bounds.pop()) if len(bounds) == 3 else 1
-                start, stop = (self.expression(bound).to("int64") for bound in [ast.Constant(0), *bounds][-2:])
-            case _:
-                raise SyntaxError(f"a kernel has no such loop: for {ast.unparse(stmt.iter)}")
-        builder = self.builder
+        assert isinstance(stmt.step, Const)
+        step = int(stmt.step.value)
+        start, stop = (self.expression(bound).to("int64") for bound in (stmt.start, stmt.stop))
         # By ones the target itself is counted, which a vectoriser knows best; else the iterations are, of which there
         # may be more than a signed number can count.
         first, end = (start, stop) if step == 1 else (start.constant(0), iterations(start, stop, step))
-        counted = self.start.alloca(INDEX)
-        builder.store(first.value, counted)
-        at = first
+        counted = f"range#{len(self._loops)}"
+        self.values[counted] = first
 
         def goes_on() -> Value:
-            nonlocal at
-            at = Value(builder, builder.load(counted))
+            at = self.values[counted]
             return at < end if step == 1 else at.unsigned("<", end)
 
         def enter() -> None:
-            nonlocal at
-            if self.lanes:  # The test was not the last thing before.
-                at = Value(builder, builder.load(counted))
-            self.assign(name, at if step == 1 else start + at * step)
+            at = self.values[counted]
+            self.assign(stmt.target.name, at if step == 1 else start + at * step)
 
         def advance() -> None:
-            builder.store(builder.add(at.value, word(1), flags=["nsw" if step == 1 else "nuw"]), counted)
+            at, one = self.values[counted].value, ir.Constant(INDEX, 1)
+            self.values[counted] = Value(self.builder, self.builder.add(at, one, flags=["nsw" if step == 1 else "nuw"]))
 
-        self._loop(stmt, goes_on, enter, advance)
+        self._loop(stmt, goes_on, [counted], enter, advance)
 
     def _loop(
         self,
-        stmt: ast.For | ast.While,
-        goes_on: Callable[[], Value],
+        stmt: For | While,
+        goes_on: Callable[[], Value | None],
+        counted: Sequence[str] = (),
         enter: Callable[[], None] = lambda: None,
         advance: Callable[[], None] = lambda: None,
     ) -> None:
         """A loop. In vectors it is masked: an iteration changes nothing for elements for which it has ended."""
-        builder, units = self.builder, self.unit.units(self.node.name, stmt)
-        head, body, again, after = (builder.append_basic_block() for _ in range(4))
+        builder, again, after = self.builder, self._merge(), self._merge()
 
-        def test() -> ir.Value:
-            return any_of(builder, self._among_these(goes_on()).value)
+        def decide() -> None:
+            test = goes_on()
+            if test is not None:
+                after.ends.append((builder.block, dict(self.values)))
+                body = builder.append_basic_block()
+                builder.cbranch(any_of(builder, self._among_these(test).value), body, after.block)
+                builder.position_at_end(body)
 
+        self._loops.append((again, after))
+        # The few passes that vectors go through do not move a loop's test to its end, which saves a jump.
+        if self.lanes:
+            decide()
+        before, head = builder.block, builder.append_basic_block()
         builder.branch(head)
         builder.position_at_end(head)
-        builder.cbranch(test(), body, after)
-        builder.position_at_end(body)
+        carried = [(name, self._carry(name, value, before)) for name, value in self._before(stmt, counted)]
+        if not self.lanes:
+            decide()
         enter()
-        self.loops.append((again, after))
         self.block(stmt.body)
-        self.loops.pop()
-        if not builder.block.is_terminated:
-            builder.branch(again)
-        builder.position_at_end(again)
-        advance()
-        if self.lanes:
-            # The few passes that vectors go through do not move a loop's test to its end, which saves a jump.
-            head, end = body, builder.append_basic_block()
-            builder.cbranch(test(), end, after)
-            builder.position_at_end(end)
-        if units and self.countdown is not None:
-            self.countdown.iterate(builder, units, head, after)
-        elif self.unit.is_row(stmt.body):
-            self.unit.leave_scalar(builder.branch(head))
-        else:
+        self._end_path(again)
+        self._loops.pop()
+        self._go_on(again)
+        if again.ends:
+            advance()
+            if self.lanes:
+                decide()
+            if self.countdown is not None and may_take_long(stmt):
+                self.countdown.iterate(1 + cost(stmt.body), lambda: self._end_path(after))
+            for name, phi in carried:
+                phi.add_incoming(self.values[name].value, builder.block)
             builder.branch(head)
-        builder.position_at_end(after)
+        self._go_on(after)
+
+    def _before(self, stmt: Stmt, counted: Sequence[str]) -> Iterator[tuple[str, ir.Value]]:
+        """The names that iterations of a loop change, with their values before the loop."""
+        for name in counted:
+            yield name, self.values[name].value
+        for name, var in targets((stmt,)).items():
+            if name in self.values:
+                yield name, self.values[name].value
+            elif name in self.names.escaping:  # A loop that has no iteration leaves it undefined.
+                lanes = self.lanes if name in self.names.varying else 0
+                yield name, ir.Constant(_vector_type(self.unit.dtype_of(var.kind), lanes), ir.Undefined)
+
+    def _carry(self, name: str, value: ir.Value, before: ir.Block) -> ir.PhiInstr:
+        """Let a name have this value at first, and later the one that an iteration leaves."""
+        phi = self.builder.phi(value.type)
+        phi.add_incoming(value, before)
+        self.values[name] = Value(self.builder, phi)
+        return phi
 
     # --- expressions ---------------------------------------------------------------------------------------------
 
-    def expression(self, node: ast.expr) -> Any:
-        """The value of an expression; of the name of an index along the row, an `Along`."""
-        match node:
-            case ast.Name(id=name):
-                return self.name(name)
-            case ast.Constant(value=int() as value):
-                kind = TYPES["bool"] if isinstance(value, bool) else INDEX
-                return Value(self.builder, ir.Constant(kind, int(value)))
-            case ast.Subscript():
-                pointer, index = self.expression(node.value), self.expression(node.slice)
-                if pointer.dtype[0] != "*":
-                    raise TypeError(f"{ast.unparse(node.value)} is of type {pointer.dtype}, and has no elements")
-                return self._load(pointer, index)
-            case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
-                return apply(op, self.expression(left), self.expression(right))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
-                return Value(self.builder, word(-value))
-            case ast.UnaryOp(op=op, operand=operand):
-                return apply(op, self.expression(operand))
-            case ast.IfExp():
-                return self._conditional(node)
-            case ast.Call():
-                return self._call(node)
-        raise SyntaxError(f"a kernel has no such expression: {ast.unparse(node)}")
+    def expression(self, expr: Expr) -> Value:
+        match expr:
+            case Var(name=name):
+                return self.values[name]
+            case Const(value=value, kind=kind):
+                number = float(value) if kind == "float" else int(value)
+                return Value(self.builder, ir.Constant(TYPES[self.unit.dtype_of(kind)], number))
+            case Load():
+                return self._load(expr)
+        return self._operation(expr.name, [self.expression(arg) for arg in expr.args])
 
-    def name(self, name: str) -> Any:
-        if name in self.variables:
-            variable = self.variables[name]
-            return Value(self.builder, self.builder.load(variable.value), variable.dtype)
-        if name in self.values:
-            return self.values[name]
-        if name not in self.unit.constants:
-            raise NameError(f"nothing is called {name}, or not yet")
-        return Value(self.builder, *self.unit.constants[name])
+    def _operation(self, name: str, args: list[Value]) -> Value:
+        dtype = self.unit.program.spec.dtype
+        if name == "select":
+            return select(*args)
+        if name in OPERATIONS:
+            return OPERATIONS[name](*spread(*args))
+        if name == "to_float":
+            return args[0].to(dtype)
+        if name == "single":  # a value rounded to float32
+            return args[0].to("float32").to(dtype)
+        if name in self.unit.program.helpers:
+            return self._helper(name, args)
+        return self.unit.mathematics[name](*spread(*args))
 
-    def test(self, node: ast.expr) -> Value:
-        value: Value = self.expression(node)
-        if value.dtype != "bool":
-            raise TypeError(f"a test of type {value.dtype}: {ast.unparse(node)}")
-        return value
-
-    def _conditional(self, node: ast.IfExp) -> Value:
-        """The value of one expression or of the other; of vectors both are computed."""
-        test, sides = self.test(node.test), (node.body, node.orelse)
-        if test.is_vector:
-            return select(test, *map(self.expression, sides))
-        lanes = self.lanes if uses(sides).names & self.varying else 0
-        incoming: list[tuple[Value, ir.Block]] = []
-        with self.builder.if_else(test.value) as ways:
-            for way, side in zip(ways, sides, strict=True):
-                with way:
-                    value = self.expression(side).spread(lanes)
-                    incoming.append((value, self.builder.block))
-        (then, _), (orelse, _) = incoming
-        if then.dtype != orelse.dtype:
-            raise TypeError(f"one of two values is of type {then.dtype}, the other of type {orelse.dtype}")
-        phi = self.builder.phi(then.kind)
-        for value, end in incoming:
-            phi.add_incoming(value.value, end)
-        return Value(self.builder, phi, then.dtype)
+    def _helper(self, name: str, args: list[Value]) -> Value:
+        f = self.unit.module.use(_write_helper, self.unit, name, tuple([each.lanes for each in args]))
+        values = [each.value for each in args]
+        if self.countdown is not None:
+            values.append(self.countdown.left.value)
+        return Value(self.builder, self.builder.call(f.code, values))
 
     # --- arrays --------------------------------------------------------------------------------------------------
 
-    def _load(self, pointer: Value, index: Any) -> Value:
-        """An element of an array, or the vector of elements from it on, in the type of the array."""
-        self._accessed(pointer, index, stores=False)
+    def _load(self, load: Load) -> Value:
+        """An element of an array, or the vector of elements from it on, in the type that it is computed in."""
+        pointer, index, storage, _ = self.arrays[load.name]
         if isinstance(index, Along):
-            vector = load_along(self.builder, pointer, index, self.lanes, prefetches=not self.loops)
-            return Value(self.builder, vector, pointer.dtype[1:])
-        address = self.builder.gep(pointer.value, [index.to("int64").value])
-        return Value(self.builder, self.builder.load(address, typ=TYPES[pointer.dtype[1:]]), pointer.dtype[1:])
+            value = load_along(pointer, index, self.lanes, prefetches=not self._loops)
+        else:
+            value = pointer[index]
+        if storage in STORAGE:
+            value = STORAGE[storage][0](value)
+        return value.to(self.unit.dtype_of(load.kind))
 
-    def _store(self, pointer: Value, index: Any, value: Value) -> None:
-        """Store a value in an array, in the type of the array."""
-        stored = value.to(pointer.dtype[1:])
-        if not self.lanes:
-            self.builder.store(stored.value, self.builder.gep(pointer.value, [index.to("int64").value]))
-            return
-        if self.here is not None or not isinstance(index, Along):
-            raise TypeError("a vector is stored along the row, and all of it")
-        self._accessed(pointer, index, stores=True)
-        is_streamed = pointer.value.name in self.streamed
-        store_along(self.builder, pointer, index, stored.spread(self.lanes).value, is_streamed)
-
-    def _accessed(self, pointer: Value, index: Any, stores: bool) -> None:
-        """Note how an array is read or written."""
-        name = pointer.value.name
-        access = Access(index.offset, index.stride, stores) if isinstance(index, Along) else None
-        if self.accesses.setdefault(name, access) != access and self.lanes:
-            raise TypeError(f"{name} is read along the row, and not along it, or in two ways")
-
-    # --- calls ---------------------------------------------------------------------------------------------------
-
-    def _call(self, node: ast.Call) -> Value:
-        assert isinstance(node.func, ast.Name)
-        builder, name = self.builder, node.func.id
-        if name == "scratch":
-            match node.args:
-                case [ast.Name(id=dtype), ast.Constant(value=int() as length)]:
-                    return Value(builder, self.start.alloca(TYPES[dtype], length), f"*{dtype}")
-        arguments: list[Value] = [self.expression(argument) for argument in node.args]
-        # A user's function may be called int32.
-        if name in self.unit.definitions:
-            values = [each.value for each in arguments]
-            if name in self.unit.polling and self.countdown is not None:
-                values.append(self.countdown.place)
-            return Value(builder, builder.call(self._function(name, arguments), values))
-        if name in TYPES:
-            return arguments[0].to(name)
-        if name in FUNCTIONS:
-            return FUNCTIONS[name](*arguments)
-        if name in STORAGE:
-            return self._stored(name, *arguments)
-        return self.unit.mathematics(name, arguments)
-
-    def _stored(self, name: str, pointer: Value, index: Any, *stored: Value) -> Value:
-        """Load or store a number that is kept in 16 bits."""
-        halves, convert = Value(self.builder, pointer.value, "*uint16"), STORAGE[name]
-        for value in stored:
-            self._store(halves, index, Value(self.builder, convert(value.to("float32")).value, "uint16"))
-        return convert(self._load(halves, index)) if not stored else halves
-
-    def _function(self, name: str, arguments: Sequence[Value]) -> ir.Function:
-        """The LLVM function of a function of the text, for arguments of these types. It is inlined into its callers.
-
-        If the function polls, the address of the countdown is one argument more.
-        """
-        unit, node = self.unit, self.unit.definitions[name]
-        key = name, tuple([(each.dtype, each.lanes) for each in arguments])
-        if key in unit.functions:
-            return unit.functions[key]
-        kinds = [each.kind for each in arguments]
-        function = unit.inlined(name, [*kinds, INDEX.as_pointer()] if name in unit.polling else kinds)
-        lanes = max([each.lanes for each in arguments], default=0)
-        body = Body(unit, function, node, [each.dtype for each in arguments], lanes)
-        if name in unit.polling:
-            body.countdown = Countdown(unit.module, function.args[-1])
-        match node.body:
-            case [*statements, ast.Return(value=ast.expr() as returned)]:
-                body.block(statements)
-                end_with(body.builder, body.expression(returned).value)
-            case _:
-                body.block(node.body)
-                body.builder.ret_void()
-        unit.take_liberties(function, name)
-        unit.functions[key] = function
-        return function
+    def store(self, output: Output) -> None:
+        """Store an output in the type of its array."""
+        pointer, index, storage, is_streamed = self.arrays[output.name]
+        value = self.expression(output.value)
+        value = STORAGE[storage][1](value.to("float32")) if storage in STORAGE else value.to(pointer.kind)
+        if isinstance(index, Along):
+            store_along(pointer, index, value.spread(self.lanes), is_streamed)
+        else:
+            pointer[index] = value
 
 
-def _step(node: ast.expr) -> int:
-    """The step of a range, which is a literal."""
-    try:
-        step = int(ast.literal_eval(node))
-    except ValueError:
-        step = 0
-    if step == 0:
-        raise TypeError(f"the step of a range is a number other than 0, and not {ast.unparse(node)}")
-    return step
+def _write_helper(_module: Module, unit: Unit, name: str, lanes: tuple[int, ...]) -> Function:
+    """The function of a rule for arguments that are vectors of these lengths, or numbers.
+
+    If loops poll, the address of the countdown is one argument more.
+    """
+    helper = unit.program.helpers[name]
+    names = names_of(helper, {param.name for param, count in zip(helper.params, lanes, strict=True) if count})
+    most, result = max(lanes, default=0), helper.outputs[0].value
+    wide = most if names_in([result]) & names.varying else 0
+    dtypes = [unit.dtype_of(param.kind) for param in helper.params]
+    kinds = [_vector_type(dtype, count) for dtype, count in zip(dtypes, lanes, strict=True)]
+    if unit.polls:
+        kinds, dtypes = [*kinds, ir.PointerType()], [*dtypes, "*int64"]
+    f = unit.inlined(name, _vector_type(unit.dtype_of(result.kind), wide), kinds, dtypes)
+    body = Body(unit, f, names, most, Countdown(f, f.parameters[-1]) if unit.polls else None)
+    for param, value in zip(helper.params, f.parameters, strict=False):
+        body.assign(param.name, value)
+    body.block(helper.body)
+    f.return_(body.expression(result).spread(wide))
+    unit.take_liberties(f)
+    return f
+
+
+def _vector_type(dtype: str, lanes: int) -> ir.Type:
+    return Lanes(TYPES[dtype], lanes) if lanes else TYPES[dtype]

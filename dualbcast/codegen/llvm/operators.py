@@ -1,53 +1,29 @@
-"""The operators of a kernel's text on values: operands of two types go into the type that holds both, and where one of
-them is a vector, the other becomes one.
-"""
+"""The operations of the IR on values: where one operand is a vector, the others become vectors."""
 
 from __future__ import annotations
 
-import ast
 import operator
 from collections.abc import Callable
 
 from llvmlite import ir
 
-from dualbcast.codegen.values import FLOATS, Value
+from dualbcast.codegen.values import Value
 
 
-def apply(op: ast.operator | ast.unaryop | ast.cmpop, *operands: Value) -> Value:
-    """What an operator computes of one value or two."""
-    operands = promoted(*operands)
-    dtype, kind = operands[0].dtype, type(op)
-    operation = _COMPARISONS.get(kind) or _OPERATORS.get(dtype, {}).get(kind)
-    if operation is None:
-        raise TypeError(f"no {kind.__name__} of type {dtype}")
-    return operation(*operands)
-
-
-def promoted(*operands: Value) -> tuple[Value, ...]:
-    """Operands in the type that all go into, as vectors if one of them is a vector."""
-    dtypes, lanes = [each.dtype for each in operands], [each.lanes for each in operands]
-    if len({*dtypes}) == len({*lanes}) == 1:
-        return operands
-    wider = dtypes[0]
-    if len({*dtypes}) > 1:
-        is_float = [dtype in FLOATS for dtype in dtypes]
-        if any(is_float) != all(is_float) or "*" in "".join(dtypes):
-            raise TypeError(f"one operand is of type {dtypes[0]}, the other of type {dtypes[1]}")
-        wider = "float64" if all(is_float) else "int64"
-    return tuple([each.to(wider).spread(max(lanes)) for each in operands])
+def spread(*operands: Value) -> tuple[Value, ...]:
+    """Operands as vectors if one of them is a vector."""
+    lanes = [each.lanes for each in operands]
+    most = max(lanes)
+    return operands if min(lanes) == most else tuple([each.spread(most) for each in operands])
 
 
 def select(test: Value, then: Value, orelse: Value) -> Value:
     """One of two values, both of which are computed."""
-    then, orelse = promoted(then, orelse)
     if test.is_vector:
-        then, orelse = then.spread(test.lanes), orelse.spread(test.lanes)
-    return Value(test.builder, test.choose(then, orelse).value, then.dtype)
-
-
-def _smaller(one: Value, other: Value) -> Value:
-    one, other = promoted(one, other)
-    return select(one < other, one, other)
+        test, then, orelse = spread(test, then, orelse)
+    else:
+        then, orelse = spread(then, orelse)
+    return test.choose(then, orelse)
 
 
 def iterations(start: Value, stop: Value, step: int) -> Value:
@@ -100,30 +76,30 @@ def _shifted_right(a: Value, places: Value) -> Value:
     return _right(a, places.unsigned("<=", 63).choose(places, 63))
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {"select": select, "min": _smaller}
-_Operators = dict[type[ast.AST], Callable[..., Value]]
-_COMPARISONS: _Operators = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_ARITHMETIC: _Operators = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.USub: operator.neg}
-_BITWISE: _Operators = {ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor}
-_OF_FLOATS = _ARITHMETIC | {ast.Div: operator.truediv}
-_OF_INTEGERS: _Operators = {
-    **_ARITHMETIC,
-    **_BITWISE,
-    ast.Invert: operator.invert,
-    ast.FloorDiv: lambda a, b: _divided(a, b)[0],
-    ast.Mod: lambda a, b: _divided(a, b)[1],
-    ast.LShift: _shifted_left,
-    ast.RShift: _shifted_right,
-}
-_OPERATORS: dict[str, _Operators] = {
-    **dict.fromkeys(FLOATS, _OF_FLOATS),
-    "int64": _OF_INTEGERS,
-    "bool": _BITWISE | {ast.Not: operator.invert},
+# What the operations of the IR compute of values of one length. `select` may have one test for all lanes.
+OPERATIONS: dict[str, Callable[..., Value]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "floordiv": lambda a, b: _divided(a, b)[0],
+    "mod": lambda a, b: _divided(a, b)[1],
+    # Both operands are computed already.
+    "and": operator.and_,
+    "or": operator.or_,
+    "not": operator.invert,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "invert": operator.invert,
+    "shl": _shifted_left,
+    "shr": _shifted_right,
+    "to_int": lambda a: a.to("int64"),
 }

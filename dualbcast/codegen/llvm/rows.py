@@ -1,5 +1,5 @@
-"""The entry of a kernel's text as LLVM IR: a loop over a row becomes calls of functions of vectors, for whole ones and
-for the first and last elements.
+"""A row of elements as LLVM code: one by one, or by calls of functions of vectors, for whole ones and for the first and
+last elements.
 
 In a function of whole vectors the values that are the same for the row are computed before the loop, and of a branch
 that is the same for the row there are two loops.
@@ -7,213 +7,264 @@ that is the same for the row there are two loops.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arrays import LINE, Access, index_along, load_masked, size_of, store_masked
-from dualbcast.codegen.llvm.body import Body
-from dualbcast.codegen.llvm.unit import Countdown, Unit, cost, statements, uses
-from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, splat, word
+from dualbcast.codegen.llvm.arrays import Along, load_masked, store_masked
+from dualbcast.codegen.llvm.body import Body, Element
+from dualbcast.codegen.llvm.names import Names, Uses, names_in, names_of, uses
+from dualbcast.codegen.llvm.polling import Countdown
+from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.loops import LINE
+from dualbcast.codegen.loops.builder import Function, Pointer, size_of
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, word
+from dualbcast.ir.nodes import Block, If, Load, Stmt
+from dualbcast.ir.traversal import all_expressions, atoms, statements
 
 # The symbols of the functions of whole vectors and of the first and last elements.
 WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
-# Their first parameters: the first element and the one after the last. The address of the kernel's countdown, if there
-# is one, comes after all others.
-BOUNDS = {"low#": "int64", "high#": "int64"}
-LEFT = "left#"
 # The most statements, over all loops, that one loop may become for the sake of branches.
-_MOST_STATEMENTS = 512
+_MOST_STATEMENTS = 1024
 
 
-class Entry(Body):
-    """The function that is called from outside."""
+class Row(NamedTuple):
+    """A row of elements.
 
-    def for_(self, stmt: ast.For) -> None:
-        match stmt:
-            case ast.For(iter=ast.Call(args=bounds), body=[ast.Expr(ast.Call() as call)]) if (
-                self.unit.lanes and self.unit.is_row(stmt.body)
-            ):
-                bounds = [ast.Constant(0), *bounds][-2:]
-                self._row(stmt, call, *[self.expression(bound).value for bound in bounds])
-            case _:
-                super().for_(stmt)
-
-    def _row(self, loop: ast.For, call: ast.Call, first: ir.Value, end: ir.Value) -> None:
-        """A loop over a row: calls of the function of whole vectors, and of the one of the elements at both ends."""
-        names = dict.fromkeys(each.id for each in ast.walk(call) if isinstance(each, ast.Name))
-        given = {name: self.name(name) for name in names if name in self.values or name in self.variables}
-        if self.countdown is not None:
-            given[LEFT] = Value(self.builder, self.countdown.place, "*int64")
-        row = _RowLoop(self.unit, loop, call, {name: value.dtype for name, value in given.items()})
-        whole, accesses = row.write(WHOLE, self.unit.streamed)
-        # Copies on the stack are read at once: stores to them do not go past the cache.
-        plain = row.write(f"{WHOLE}_plain", ())[0] if self.unit.streamed else whole
-        edge = row.write_ends(plain, accesses)
-        builder, rest = self.builder, [each.value for each in given.values()]
-        low = self._next_line(first, end, given, accesses, row.lanes)
-        high = builder.add(low, builder.and_(builder.sub(end, low), word(-row.lanes)))
-        for part, start, stop in ((edge, first, low), (whole, low, high), (edge, high, end)):
-            if start is not stop:
-                with builder.if_then(builder.icmp_signed("<", start, stop)):
-                    builder.call(part, [start, stop, *rest])
-
-    def _next_line(
-        self, first: ir.Value, end: ir.Value, given: Mapping[str, Value], accesses: Mapping[str, Access], lanes: int
-    ) -> ir.Value:
-        """The element of a row at which a vector of the first output begins with a line of the cache; the first
-        element itself if the row has few elements, or if vectors are no lines."""
-        # Terms of sums are stored on the stack.
-        stored = [name for name in given if name in accesses and accesses[name].stores]
-        output = next((name for name in stored if isinstance(given[name].value, ir.Argument)), "")
-        itemsize = size_of(given[output]) if output else 0
-        if itemsize * lanes < LINE:  # Else the next line may be many vectors away.
-            return first
-        builder = self.builder
-        index = index_along(builder, first, *accesses[output][:2], given)
-        address = builder.gep(given[output].value, [index.first])
-        ahead = builder.and_(builder.neg(builder.ptrtoint(address, INDEX)), word(LINE - 1))
-        low = builder.add(first, builder.udiv(ahead, word(itemsize)))
-        is_long = builder.icmp_signed(">", builder.sub(end, first), word(8 * lanes))
-        return builder.select(is_long, low, first)
-
-
-class _RowLoop:
-    """A loop over a row, whose body is a call of the element function.
-
-    `params` are the names that the call uses from around it, with their types: the parameters that follow the bounds.
+    The index of an element is, in each class of the layout: the offset, where there is one; and for a class that goes
+    along the row the element's place in it, times the stride, where there is one.
     """
 
-    def __init__(self, unit: Unit, loop: ast.For, call: ast.Call, params: dict[str, str]) -> None:
-        assert isinstance(loop.target, ast.Name)
-        self.unit, self.params, self.element = unit, params, unit.definitions[unit.element]
-        self.lanes = unit.lanes * unit.vectors
-        arguments = zip([each.arg for each in self.element.args.args], call.args, strict=True)
-        # The arguments that are the same for the row, and the offsets and strides of the indices along it.
-        self._same: dict[str, ast.expr] = {}
-        self._along: dict[str, tuple[str, str]] = {}
-        for name, argument in arguments:
-            if loop.target.id in uses([argument]).names:
-                self._along[name] = _formula(argument)
-            else:
-                self._same[name] = argument
-        self._size = len(statements(self.element.body))
+    offsets: tuple[Value | None, ...]
+    strides: tuple[Value | None, ...]
+    # The inputs and the outputs; terms in the place of sums, whose index is the place.
+    pointers: tuple[Pointer, ...]
 
-    def write(self, symbol: str, streamed: Collection[str]) -> tuple[ir.Function, dict[str, Access]]:
-        """The function of the loop, and how it accesses arrays along the row.
 
-        It computes a positive multiple of `lanes` elements. Stores to `streamed` arrays go past the cache.
-        """
-        line, around = self._body(symbol, self._along, streamed), None
-        self._given = line.values
-        if LEFT in self.params:
-            around = Countdown(self.unit.module, line.values[LEFT].value)
-            line.countdown = around.copied(line.start)
-        line.values = {name: line.expression(argument) for name, argument in self._same.items()}
-        after = ir.IRBuilder(line.builder.append_basic_block())
-        self._write_loops(line, after.block, self.element.body, 1)
-        if around is not None and line.countdown is not None:
-            line.countdown.copy_to(around, after)
-        after.ret_void()
-        self.unit.take_liberties(line.builder.function, self.element.name)
-        return line.builder.function, {name: each for name, each in line.accesses.items() if each is not None}
+@dataclass(eq=False)
+class RowWriter:
+    """Writes the elements of rows of a kernel, which are computed in vectors if the unit's `lanes` say so."""
 
-    def _body(self, symbol: str, along: Collection[str] = (), streamed: Collection[str] = ()) -> Body:
-        """The body of a new function, which knows its parameters."""
-        function = self.unit.declared(symbol, ir.VoidType(), BOUNDS | self.params)
-        body = Body(self.unit, function, self.element, (), self.lanes, along, streamed)
-        pairs = zip(function.args[len(BOUNDS) :], self.params.values(), strict=True)
-        body.values = {value.name: Value(body.builder, value, dtype) for value, dtype in pairs}
-        return body
+    unit: Unit
+    # By symbol, the functions of vectors.
+    _functions: dict[str, Function] = field(default_factory=dict)
 
-    def _write_loops(self, line: Body, after: ir.Block, block: Sequence[ast.stmt], loops: int) -> None:
+    def __post_init__(self) -> None:
+        spec = self.unit.program.spec
+        self.function, layout = self.unit.program.function, spec.layout
+        inputs = len(spec.inputs)
+        self.arrays = [param.name for param in self.function.params] + [output.name for output in self.function.outputs]
+        terms = {inputs + position for position in spec.summed}
+        self.storages = [
+            spec.dtype if at in terms else dtype
+            for at, dtype in zip(range(len(layout.which)), spec.inputs + spec.outputs, strict=False)
+        ]
+        # Of each array the class of its index; None for terms.
+        self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
+        self.patterns = [pattern[-1] for pattern in layout.classes]
+        along = [which is None or self.patterns[which] != "0" for which in self.classes]
+        self.along = {name for name, is_along in zip(self.arrays, along, strict=True) if is_along}
+        self.lanes = self.unit.lanes * self.unit.vectors
+        self._size = len(statements(self.function.body))
+        self._uses: dict[int, Uses] = {}
+
+    @cached_property
+    def names(self) -> Names:
+        return names_of(self.function, self.along if self.lanes else set())
+
+    def write(self, f: Function, row: Row, first: Value, end: Value, countdown: Countdown | None) -> None:
+        """The elements of a row from the first one to the end."""
+        if self.lanes:
+            self._call_parts(f, row, first, end, countdown)
+            return
+        at_end = None if countdown is None else lambda leave: countdown.iterate(self.unit.units, leave)
+        with f.range(first, end, at_end=at_end, is_scalar=True) as place:
+            body = Body(self.unit, f, self.names, 0, countdown)
+            self._place(body, row, place)
+            body.block(self.function.body)
+            self._store(body)
+
+    def _store(self, body: Body) -> None:
+        for output in self.function.outputs:
+            body.store(output)
+
+    def _place(self, body: Body, row: Row, place: Value, streamed: bool = False) -> None:
+        """Tell a body where the element of a place of the row is, or the vector of elements from there on."""
+        indices: list[Value | Along] = []
+        for pattern, offset, stride in zip(self.patterns, row.offsets, row.strides, strict=True):
+            if pattern == "0":
+                indices.append(place.constant(0) if offset is None else offset)
+                continue
+            index = place if stride is None else place * stride
+            index = index if offset is None else index + offset
+            indices.append(Along(index, stride) if self.lanes else index)
+        term = Along(place, None) if self.lanes else place
+        streams = self.unit.streamed if streamed else ()
+        body.arrays = {
+            name: Element(pointer, term if which is None else indices[which], storage, at in streams)
+            for at, (name, pointer, which, storage) in enumerate(
+                zip(self.arrays, row.pointers, self.classes, self.storages, strict=True)
+            )
+        }
+
+    # --- calls of functions of vectors ---------------------------------------------------------------------------
+
+    def _call_parts(self, f: Function, row: Row, first: Value, end: Value, countdown: Countdown | None) -> None:
+        """Calls of the function of whole vectors, and of the one of the elements at both ends."""
+        given = [each for each in (*row.offsets, *row.strides) if each is not None] + [*row.pointers]
+        if countdown is not None:
+            given.append(countdown.left)
+        if not self._functions:
+            self._shape = [[each is not None for each in part] for part in (row.offsets, row.strides)]
+            self._kinds = [f"*{each.kind}" if isinstance(each, Pointer) else "int64" for each in given]
+            self._functions[WHOLE] = whole = self._write_whole(WHOLE, streamed=True)
+            # Copies on the stack are read at once: stores to them do not go past the cache.
+            plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
+            self._functions[EDGE] = self._write_edge(plain)
+        low = self._next_line(first, end, row)
+        high = low + ((end - low) & -self.lanes)
+        for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (EDGE, high, end)):
+            if start is not stop:
+                with f.if_(start < stop):
+                    f.call(self._functions[symbol], start, stop, *given)
+
+    def _next_line(self, first: Value, end: Value, row: Row) -> Value:
+        """The element of a row at which a vector of the first output that is no sum begins with a line of the cache;
+        the first element itself if the row has few elements, or if vectors are no lines."""
+        inputs = len(self.function.params)
+        outputs = zip(row.pointers[inputs:], self.classes[inputs:], strict=True)
+        pointer, which = next(((pointer, which) for pointer, which in outputs if which is not None), (None, 0))
+        # Else the next line may be many vectors away.
+        if pointer is None or which is None or size_of(pointer.kind) * self.lanes < LINE:
+            return first
+        offset, stride = row.offsets[which], row.strides[which]
+        index = first if stride is None else first * stride
+        address = pointer.at(index if offset is None else index + offset).address()
+        low = first + (-address & (LINE - 1)) // size_of(pointer.kind)
+        return (end - first > 8 * self.lanes).choose(low, first)
+
+    def _given(self, f: Function) -> tuple[Value, Value, Row, Countdown | None]:
+        """The parameters of a function of vectors: the first element, the one after the last, and the row."""
+        low, high, *given = f.parameters
+        rest = iter(given)
+        offsets, strides = (tuple([next(rest) if there else None for there in part]) for part in self._shape)
+        pointers = tuple([next(rest) for _ in self.arrays])
+        for name, pointer in zip(self.arrays, pointers, strict=True):
+            pointer.value.name = name
+        left = next(rest, None)
+        return low, high, Row(offsets, strides, pointers), None if left is None else Countdown(f, left)
+
+    # --- functions of vectors ------------------------------------------------------------------------------------
+
+    def _write_whole(self, symbol: str, streamed: bool) -> Function:
+        """The function of a positive multiple of `lanes` elements."""
+        f = self.unit.function(symbol, ["int64", "int64", *self._kinds])
+        low, _, row, around = self._given(f)
+        countdown = None if around is None else around.copied()
+        body = Body(self.unit, f, self.names, self.lanes, countdown)
+        self._place(body, row, low)
+        after = f.builder.append_basic_block()
+        self._write_loops(body, row, streamed, after, self.function.body, 1)
+        f.builder.position_at_end(after)
+        if around is not None and countdown is not None:
+            countdown.copy_to(around)
+        f.return_()
+        self.unit.take_liberties(f)
+        return f
+
+    def _write_loops(
+        self, body: Body, row: Row, streamed: bool, after: ir.Block, block: Sequence[Stmt], loops: int
+    ) -> None:
         """A loop of these statements, or several, which go on to `after`."""
         is_small = 2 * loops * self._size <= _MOST_STATEMENTS
-        inside: list[ast.stmt] = []
-        varying, mentioned = set(self._along), set[str]()
+        inside: list[Stmt] = []
+        varying, mentioned = set(self.along), set[str]()
         for position, stmt in enumerate(block):
-            names, assigned, stores = self.unit.uses(stmt)
-            if not (stores or names & varying or assigned & mentioned):
-                line.block([stmt])
+            names, assigned = self._uses_of(stmt)
+            if varying.isdisjoint(names) and mentioned.isdisjoint(assigned):
+                body.block((stmt,))
                 continue
-            if is_small and isinstance(stmt, ast.If) and not uses([stmt.test]).names & (varying | line.varying):
-                rest = block[position + 1 :]
-                sides = [line.builder.append_basic_block() for _ in range(2)]
-                line.builder.cbranch(line.test(stmt.test).value, *sides)
-                for side, body in zip(sides, (stmt.body, stmt.orelse), strict=True):
-                    line.builder.position_at_end(side)
-                    self._write_loops(line, after, [*inside, *body, *rest], 2 * loops)
-                return
+            if is_small and isinstance(stmt, If):
+                test = names_in([stmt.test])
+                if varying.isdisjoint(test) and self.names.varying.isdisjoint(test):
+                    builder, before, rest = body.builder, body.values, block[position + 1 :]
+                    sides = [builder.append_basic_block() for _ in range(2)]
+                    builder.cbranch(body.expression(stmt.test).value, *sides)
+                    for side, taken in zip(sides, (stmt.then, stmt.orelse), strict=True):
+                        builder.position_at_end(side)
+                        body.values = dict(before)
+                        self._write_loops(body, row, streamed, after, [*inside, *taken, *rest], 2 * loops)
+                    return
             inside.append(stmt)
             varying |= assigned
             mentioned |= names
-        self._write_loop(line, after, inside)
+        self._write_loop(body, row, streamed, after, tuple(inside))
 
-    def _write_loop(self, line: Body, after: ir.Block, block: Sequence[ast.stmt]) -> None:
-        builder = line.builder
-        low, high, *_ = builder.function.args
-        # Of a variable that changes in the loop, each iteration begins with the value before the loop.
-        changed = line.known(uses(block).assigned)
-        before, body = builder.block, builder.append_basic_block()
-        builder.branch(body)
-        builder.position_at_end(body)
+    def _uses_of(self, stmt: Stmt) -> Uses:
+        if id(stmt) not in self._uses:
+            self._uses[id(stmt)] = uses((stmt,))
+        return self._uses[id(stmt)]
+
+    def _write_loop(self, body: Body, row: Row, streamed: bool, after: ir.Block, block: Block) -> None:
+        builder = body.builder
+        low, high = body.f.parameters[:2]
+        before, start = builder.block, builder.append_basic_block()
+        builder.branch(start)
+        builder.position_at_end(start)
         first = builder.phi(INDEX)
-        first.add_incoming(low, before)
-        for name, formula in self._along.items():
-            line.values[name] = index_along(builder, first, *formula, self._given)
-        for name, value in changed.items():
-            line.assign(name, value)
-        line.block(block)
-        again = builder.add(first, word(self.lanes), flags=["nsw"])
-        goes_on, backs = builder.icmp_signed("<", again, high), [builder.block]
-        if line.countdown is None:
-            builder.cbranch(goes_on, body, after)
+        first.add_incoming(low.value, before)
+        self._place(body, row, Value(builder, first), streamed)
+        body.block(block)
+        self._store(body)
+        again = Value(builder, builder.add(first, word(self.lanes), flags=["nsw"]))
+        if body.countdown is not None:
+            with body.f.if_(again >= high):
+                builder.branch(after)
+            body.countdown.iterate(self.unit.units, lambda: builder.branch(after))
+            builder.branch(start)
         else:
-            polling = builder.append_basic_block()
-            builder.cbranch(goes_on, polling, after)
-            builder.position_at_end(polling)
-            backs = line.countdown.iterate(builder, 1 + cost(self.element.body), body, after)
-        for back in backs:
-            first.add_incoming(again, back)
+            builder.cbranch((again < high).value, start, after)
+        first.add_incoming(again.value, builder.block)
 
-    def write_ends(self, whole: ir.Function, accesses: Mapping[str, Access]) -> ir.Function:
+    def _write_edge(self, whole: Function) -> Function:
         """The function of at most `lanes` elements; its parameters are those of `whole`.
 
         It copies the elements to the stack, calls `whole`, and copies back: the same instructions compute all elements.
         """
-        line, lanes = self._body(EDGE), self.lanes
-        builder, values = line.builder, line.values
-        low, high, *given = builder.function.args
-        numbers = ir.Constant(Lanes(INDEX, lanes), [*range(lanes)])
-        mask = builder.icmp_unsigned("<", numbers, splat(builder, builder.sub(high, low), lanes))
+        f, lanes = self.unit.function(EDGE, ["int64", "int64", *self._kinds]), self.lanes
+        low, high, row, around = self._given(f)
+        # With signs, and as wide as most elements are: AVX2 has masks of such numbers, and no other comparison.
+        mask = (high - low).to("int32" if self.unit.program.spec.dtype == "float32" else "int64").first_lanes(lanes)
+        body = Body(self.unit, f, self.names, lanes, None)
+        self._place(body, row, low)
         # On the stack all arrays begin with the first of the elements, which lie side by side.
-        handed: dict[str, ir.Value] = {}
-        stored = []
-        for name, (offset, stride, stores) in accesses.items():
-            handed |= {parameter: word(number) for parameter, number in ((offset, 0), (stride, 1)) if parameter}
-            index, number = index_along(builder, low, offset, stride, values), TYPES[values[name].dtype[1:]]
-            room = line.start.alloca(Lanes(number, lanes))
-            room.align = LINE
-            handed[name] = builder.bitcast(room, number.as_pointer())
-            if stores:
-                stored.append((values[name], index, room))
+        here = [
+            None if each is None else each.constant(0) if kind != "0" else each
+            for kind, each in zip(self.patterns, row.offsets, strict=True)
+        ]
+        side_by_side = [None if each is None else each.constant(1) for each in row.strides]
+        loaded = {leaf.name for e in all_expressions(self.function) for leaf in atoms(e) if isinstance(leaf, Load)}
+        outputs = {output.name for output in self.function.outputs}
+        handed = list(row.pointers)
+        stored: list[tuple[Pointer, Along, ir.Value]] = []
+        for at, name in enumerate(self.arrays):
+            pointer, index, *_ = body.arrays[name]
+            if not isinstance(index, Along) or name not in loaded | outputs:
+                continue
+            with f.builder.goto_entry_block():
+                place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
+            place.align = LINE
+            handed[at] = Pointer(f.builder, place, pointer.kind)
+            if name in outputs:
+                stored.append((pointer, index, place))
             else:
-                builder.store(load_masked(builder, values[name], index, mask), room, align=LINE)
-        builder.call(whole, [word(0), word(lanes), *[handed.get(value.name, value) for value in given]])
-        for pointer, index, room in stored:
-            store_masked(builder, pointer, index, mask, builder.load(room, align=LINE))
-        builder.ret_void()
-        return builder.function
-
-
-def _formula(argument: ast.expr) -> tuple[str, str]:
-    """The offset and the stride in the text of an index along the row, both empty where there are none."""
-    match argument:
-        case ast.BinOp(ast.Name(offset), ast.Add(), rest):
-            return offset, _formula(rest)[1]
-        case ast.BinOp(ast.Name(), ast.Mult(), ast.Name(stride)):
-            return "", stride
-        case ast.Name():
-            return "", ""
-    raise SyntaxError(f"a kernel has no such index: {ast.unparse(argument)}")
+                f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
+        given = [each for each in (*here, *side_by_side) if each is not None] + handed
+        f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
+        for pointer, index, place in stored:
+            store_masked(pointer, index, mask, Value(f.builder, f.builder.load(place, align=LINE)))
+        f.return_()
+        return f

@@ -2,7 +2,7 @@
 instructions underneath.
 
 A loop is a Python function that is run once, to write the loop. Its numbers and lists are known when the loop is
-compiled; a `Value` is known when the loop runs. Only this file and `codegen.values` import llvmlite.
+compiled; a `Value` is known when the loop runs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, declared, masked_load, operand
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, attribute, declared, masked_load, operand
 
 ORDER = "seq_cst"
+# Writes the end of an iteration, with a function that writes the way out of the loop.
+AtEnd = Callable[[Callable[[], Any]], None]
 
 
 def type_of(kind: str) -> ir.Type:
@@ -25,9 +27,9 @@ def type_of(kind: str) -> ir.Type:
     return ir.PointerType() if kind[0] == "*" else TYPES[kind]
 
 
-def _size_of(kind: str) -> int:
+def size_of(kind: str) -> int:
     """The bytes of an element of a kind, which it is aligned to as well."""
-    return {"*": 8, "b": 1}.get(kind[0]) or int(kind.lstrip("intfloa")) // 8
+    return {"*": 8, "b": 1}.get(kind[0]) or int(kind.lstrip("uintfloa")) // 8
 
 
 class Pointer:
@@ -38,6 +40,8 @@ class Pointer:
 
     def at(self, index: Any) -> Pointer:
         """The address of an element."""
+        if type(index) is int and index == 0:
+            return self
         address = self.builder.gep(self.value, [operand(index, INDEX)], source_etype=type_of(self.kind))
         return Pointer(self.builder, address, self.kind)
 
@@ -55,26 +59,29 @@ class Pointer:
 
     def __getitem__(self, index: Any) -> Any:
         address, kind = self.at(index).value, type_of(self.kind)
-        value = self.builder.load(address, typ=kind, align=_size_of(self.kind))
-        return Pointer(self.builder, value, self.kind[1:]) if self.kind[0] == "*" else Value(self.builder, value)
+        value = self.builder.load(address, typ=kind, align=size_of(self.kind))
+        if self.kind[0] == "*":
+            return Pointer(self.builder, value, self.kind[1:])
+        return Value(self.builder, value, self.kind)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.builder.store(operand(value, type_of(self.kind)), self.at(index).value, align=_size_of(self.kind))
+        self.builder.store(operand(value, type_of(self.kind)), self.at(index).value, align=size_of(self.kind))
 
     def vector(self, index: Any, lanes: int) -> Value:
         """The elements from an index on as a vector."""
         kind = Lanes(type_of(self.kind), lanes)
-        return Value(self.builder, self.builder.load(self.at(index).value, typ=kind, align=_size_of(self.kind)))
+        vector = self.builder.load(self.at(index).value, typ=kind, align=size_of(self.kind))
+        return Value(self.builder, vector, self.kind)
 
     def masked_vector(self, index: Any, lanes: int, mask: Value) -> Value:
         """The elements where a mask is true, and 0 elsewhere, where nothing is read."""
         nothing = ir.Constant(Lanes(type_of(self.kind), lanes), 0)
         address = self.at(index).value
-        return Value(self.builder, masked_load(self.builder, address, _size_of(self.kind), mask.value, nothing))
+        return Value(self.builder, masked_load(self.builder, address, size_of(self.kind), mask.value, nothing))
 
     def load_atomic(self) -> Value:
         kind = type_of(self.kind)
-        return Value(self.builder, self.builder.load_atomic(self.value, ORDER, _size_of(self.kind), typ=kind))
+        return Value(self.builder, self.builder.load_atomic(self.value, ORDER, size_of(self.kind), typ=kind))
 
     def add_atomic(self, number: int) -> Value:
         """Add a number; what was there before."""
@@ -96,15 +103,15 @@ class Variable:
     """A number, or a vector, that changes while the function runs."""
 
     def __init__(self, builder: ir.IRBuilder, place: ir.Value, kind: ir.Type) -> None:
-        self._builder, self._place, self._type = builder, place, kind
+        self._builder, self.place, self._type = builder, place, kind
 
     @property
     def value(self) -> Value:
-        return Value(self._builder, self._builder.load(self._place, typ=self._type))
+        return Value(self._builder, self._builder.load(self.place, typ=self._type))
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._builder.store(operand(value, self._type), self._place)
+        self._builder.store(operand(value, self._type), self.place)
 
 
 def text_of(write: Callable[..., Any], *parameters: Any) -> str:
@@ -119,12 +126,19 @@ def text_of(write: Callable[..., Any], *parameters: Any) -> str:
 class Module:
     """Functions that are compiled together."""
 
-    def __init__(self) -> None:
+    def __init__(self, triple: str = "", data_layout: str = "") -> None:
         self.module = ir.Module("loops")
-        self.module.triple = ""  # the target's
+        self.module.triple, self.module.data_layout = triple, data_layout  # the target's, where they are empty
         self._written: dict[tuple[Any, ...], Function] = {}
 
-    def function(self, name: str, parameters: Sequence[str], returns: str = "void", noalias: bool = False) -> Function:
+    def function(
+        self,
+        name: str,
+        parameters: Sequence[str],
+        returns: str = "void",
+        noalias: bool = False,
+        attributes: Sequence[str] = (),
+    ) -> Function:
         """A new function, to be written, with parameters and a result of these kinds.
 
         `noalias` says that memory that is written through one of the pointers is used through none of the others. No
@@ -133,6 +147,7 @@ class Module:
         kind = ir.FunctionType(type_of(returns), [type_of(each) for each in parameters])
         function = Function(self, ir.Function(self.module, kind, name), parameters)
         function.code.linkage = "internal"
+        attribute(function.code, *attributes)
         for parameter in function.code.args if noalias else ():
             if isinstance(parameter.type, ir.PointerType):
                 parameter.add_attribute("noalias")
@@ -144,6 +159,15 @@ class Module:
             self._written[write, parameters] = write(self, *parameters)
         return self._written[write, parameters]
 
+    def leave_scalar(self, back: ir.Instruction) -> None:
+        """Keep LLVM's vectoriser from the loop that an instruction ends. It may look at a long body for minutes
+        (see docs/decisions/032-one-vectoriser.md)."""
+        hint = self.module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(TYPES["bool"], 0)])
+        # The name of a loop refers to itself, so that it is like no other.
+        loop = ir.MDValue(self.module, [hint], name=str(len(self.module.metadata)))
+        loop.operands = (loop, hint)
+        back.set_metadata("llvm.loop", loop)
+
     def external(self, name: str, parameters: Sequence[str], returns: str) -> Any:
         """A function of the C library, of LLVM, or of the process."""
         return declared(self.module, name, type_of(returns), [type_of(each) for each in parameters])
@@ -154,30 +178,37 @@ class Function:
 
     def __init__(self, module: Module, code: ir.Function, parameters: Sequence[str]) -> None:
         self.module, self.code = module, code
-        self._builder = ir.IRBuilder(code.append_basic_block("entry"))
+        self.builder = ir.IRBuilder(code.append_basic_block("entry"))
         self.parameters = [self._given(each, kind) for each, kind in zip(code.args, parameters, strict=True)]
 
     def _given(self, value: ir.Value, kind: str) -> Any:
-        return Pointer(self._builder, value, kind[1:]) if kind[0] == "*" else Value(self._builder, value)
+        return Pointer(self.builder, value, kind[1:]) if kind[0] == "*" else Value(self.builder, value)
 
     def variable(self, value: Any, kind: str = "int64") -> Variable:
         """A variable with its first value: of that value's type, or of a kind if that is Python's number."""
         given = operand(value, type_of(kind))
-        with self._builder.goto_entry_block():
-            place = self._builder.alloca(given.type)
-        variable = Variable(self._builder, place, given.type)
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(given.type)
+        variable = Variable(self.builder, place, given.type)
         variable.value = value
         return variable
 
-    def room(self, count: int) -> Pointer:
-        """Memory on the stack for so many int64."""
-        with self._builder.goto_entry_block():
-            return Pointer(self._builder, self._builder.alloca(INDEX, count), "int64")
+    def room(self, count: int, kind: str = "int64", align: int | None = None) -> Pointer:
+        """Memory on the stack for so many elements of a kind."""
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(type_of(kind), count)
+        place.align, place.type = align, ir.PointerType()
+        return Pointer(self.builder, place, kind)
 
     @contextmanager
-    def range(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
-        """A loop over the numbers from `start` on that are less than `stop`."""
-        builder, before = self._builder, self._builder.block
+    def range(
+        self, start: Any, stop: Any, step: Any = 1, at_end: AtEnd | None = None, is_scalar: bool = False
+    ) -> Iterator[Value]:
+        """A loop over the numbers from `start` on that are less than `stop`.
+
+        `at_end` writes the end of an iteration. LLVM does not make vectors of the elements of a loop that `is_scalar`.
+        """
+        builder, before = self.builder, self.builder.block
         head, body, after = (builder.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
@@ -186,14 +217,18 @@ class Function:
         builder.cbranch(builder.icmp_signed("<", index, operand(stop, INDEX)), body, after)
         builder.position_at_end(body)
         yield Value(builder, index)
+        if at_end is not None:
+            at_end(lambda: builder.branch(after))
         index.add_incoming(builder.add(index, operand(step, INDEX), flags=["nsw"]), builder.block)
-        builder.branch(head)
+        back = builder.branch(head)
+        if is_scalar:
+            self.module.leave_scalar(back)
         builder.position_at_end(after)
 
     @contextmanager
     def loop(self) -> Iterator[Callable[[], Any]]:
         """A loop that runs until it is left, by the function that it gives."""
-        builder = self._builder
+        builder = self.builder
         body, after = (builder.append_basic_block() for _ in range(2))
         builder.branch(body)
         builder.position_at_end(body)
@@ -202,50 +237,48 @@ class Function:
             builder.branch(body)
         builder.position_at_end(after)
 
-    def if_(self, test: Value) -> AbstractContextManager[Any]:
+    def if_(self, test: Value, likely: bool | None = None) -> AbstractContextManager[Any]:
         """Statements that run where a test is true."""
-        context: AbstractContextManager[Any] = self._builder.if_then(test.value)
+        context: AbstractContextManager[Any] = self.builder.if_then(test.value, likely)
         return context
 
     def if_else(self, test: Value) -> AbstractContextManager[tuple[Any, Any]]:
         """Two statements for `with`: one runs where a test is true, the other elsewhere."""
-        context: AbstractContextManager[tuple[Any, Any]] = self._builder.if_else(test.value)
+        context: AbstractContextManager[tuple[Any, Any]] = self.builder.if_else(test.value)
         return context
 
     def return_(self, value: Any = None) -> None:
         if value is None:
-            self._builder.ret_void()
+            self.builder.ret_void()
         else:
-            self._builder.ret(operand(value, self.code.return_value.type))
+            self.builder.ret(operand(value, self.code.return_value.type))
 
     def call(self, function: Any, *arguments: Any) -> Value:
         """The result of a function of this module, or of an external one."""
         code = function.code if isinstance(function, Function) else function
         kinds = code.function_type.args
         values = [operand(each, kind) for each, kind in zip(arguments, kinds, strict=True)]
-        return Value(self._builder, self._builder.call(code, values))
+        return Value(self.builder, self.builder.call(code, values))
 
     def call_address(self, address: Value, returns: str, arguments: Sequence[Any]) -> Value:
         """The result of a function at an address."""
         values = [each.value for each in arguments]
         kind = ir.FunctionType(type_of(returns), [each.type for each in values])
-        return Value(
-            self._builder, self._builder.call(self._builder.inttoptr(address.value, kind.as_pointer()), values)
-        )
+        return Value(self.builder, self.builder.call(self.builder.inttoptr(address.value, kind.as_pointer()), values))
 
     def variable_of_process(self, name: str) -> Pointer:
         """The address of an integer, or of an object, that has this symbol in the process."""
         module = self.module.module
-        return Pointer(self._builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
+        return Pointer(self.builder, module.globals.get(name) or ir.GlobalVariable(module, INDEX, name), "int64")
 
     def address_of(self, function: Function) -> Value:
         """The address of a function of this module."""
-        return Pointer(self._builder, function.code, "int8").address()
+        return Pointer(self.builder, function.code, "int8").address()
 
     def pointer(self, address: Value, kind: str) -> Pointer:
         """The pointer to elements of a kind at an address."""
-        return Pointer(self._builder, self._builder.inttoptr(address.value, ir.PointerType()), kind)
+        return Pointer(self.builder, self.builder.inttoptr(address.value, ir.PointerType()), kind)
 
     def fence(self) -> None:
         """Make all stores so far visible to other threads before any that follow."""
-        self._builder.fence(ORDER)
+        self.builder.fence(ORDER)

@@ -1,6 +1,6 @@
 """Elementary functions as LLVM code that vectorises, and 16-bit storage.
 
-Comes in: the names that a kernel's text calls. Goes out: LLVM code for `exp`, `log`, `pow` and the rest.
+Comes in: the functions that a kernel calls, by name. Goes out: LLVM code for `exp`, `log`, `pow` and the rest.
 
 Where the processor has fused multiply-add, elementary functions need no library. No vector register survives a call, so
 a kernel stores and reloads all of them around a call of a library. And an inlined function has the same bits in a
@@ -199,7 +199,7 @@ _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
 @cache
 def names(vector: bool) -> dict[str, Emit]:
-    """What a kernel's text calls; its arguments and result are floats of one type, or vectors of them.
+    """What a kernel calls; its arguments and result are floats of one type, or vectors of them.
 
     With `vector` calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
     """
@@ -294,10 +294,8 @@ def _round_to_even(bits: Value, places: int) -> Value:
     return bits + (odd + ((1 << (places - 1)) - 1)) >> places
 
 
-# Conversions of the numbers that these functions of the text load and store.
-STORAGE: dict[str, Emit] = {
-    "load_float16": from_float16,
-    "store_float16": to_float16,
-    "load_bfloat16": from_bfloat16,
-    "store_bfloat16": to_bfloat16,
+# The conversions of numbers in these types from and to float32.
+STORAGE: dict[str, tuple[Emit, Emit]] = {
+    "float16": (from_float16, to_float16),
+    "bfloat16": (from_bfloat16, to_bfloat16),
 }

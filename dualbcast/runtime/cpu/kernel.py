@@ -22,7 +22,7 @@ from dualbcast import disk_cache
 from dualbcast.codegen.llvm import target
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, POLL, STOPPED, environment
 from dualbcast.codegen.loops.calls import write_array_call, write_conflict
-from dualbcast.kernel_spec import KernelSource, packed, unpacked
+from dualbcast.kernel_spec import KernelSpec, packed, unpacked
 from dualbcast.runtime.arguments import HEADER, Array, host_addresses, is_writeable, on_host
 from dualbcast.runtime.cpu import interrupt, policy, thread_pool
 from dualbcast.runtime.cpu.loader import compiled, load
@@ -34,6 +34,9 @@ from dualbcast.runtime.reduction_blocks import Split
 
 if TYPE_CHECKING:
     from dualbcast.codegen.llvm.build import Built
+    from dualbcast.codegen.program import KernelProgram
+
+    _Make = Callable[[], KernelProgram]
 
 # The most arguments of a function that ctypes calls.
 _CTYPES_ARGUMENTS = 1024
@@ -80,13 +83,15 @@ class CpuKernel:
     cannot where the kernel is to be `detached` from the interpreter, whose lock it then never takes.
     """
 
-    def __init__(self, source: KernelSource, fastmath: bool, code: bytes, detached: bool = False) -> None:
-        self.source, self.fastmath = source, fastmath
+    def __init__(
+        self, key: str, spec: KernelSpec, fastmath: bool, code: bytes, make: _Make, detached: bool = False
+    ) -> None:
+        self.key, self.spec, self.fastmath, self._make = key, spec, fastmath, make
         self._has_polls, self._is_detached = POLL.encode() in code, detached
         self.polls = self._has_polls and not detached
         self._address = self._load(code)
         self.itemsizes = tuple(
-            2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in source.inputs + source.outputs
+            2 if dtype == "bfloat16" else np.dtype(dtype).itemsize for dtype in spec.inputs + spec.outputs
         )
         self.pace = Pace(max(2 * policy.ALIGNMENT, policy.FEW // len(self.itemsizes)))
 
@@ -119,8 +124,8 @@ class CpuKernel:
     def goes_past_the_cache(self, total: int) -> bool:
         """Whether a launch of so many elements stores its outputs past the cache."""
         # Only vectors are stored past the cache.
-        return self.source.vectors > 0 and policy.goes_past_the_cache(
-            self.source.layout, total, self.itemsizes, len(self.source.inputs)
+        return self.spec.vectors > 0 and policy.goes_past_the_cache(
+            self.spec.layout, total, self.itemsizes, len(self.spec.inputs)
         )
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 (a kernel lives as long as the process)
@@ -131,58 +136,61 @@ class CpuKernel:
     @functools.cache  # noqa: B019
     def _past_the_cache(self, terms: tuple[int, ...] = ()) -> int:
         """The address of the code that stores past the cache, made for the first launch that wants it."""
-        source, fastmath, first = self.source, self.fastmath, len(self.source.inputs)
-        key = disk_cache.key("past the cache", repr(terms), _key(source.identity, fastmath))
-        outputs = range(first, len(source.layout.which))
-        stored = {at for at in outputs if at - first not in source.summed} - {*terms}
+        spec, first = self.spec, len(self.spec.inputs)
+        outputs = range(first, len(spec.layout.which))
+        stored = {at for at in outputs if at - first not in spec.summed} - {*terms}
         with LOCK:
-            code = disk_cache.fetch(key, lambda: _build(source, fastmath, streamed=stored).object_file())
-            return self._load(code)
+            key = disk_cache.key("past the cache", repr(terms), self.key)
+            return self._load(disk_cache.fetch(key, lambda: self._build(stored).object_file()))
+
+    def _build(self, streamed: Collection[int] = ()) -> Built:
+        return _build(self._make(), self.fastmath, streamed)
 
     def llvm(self) -> str:
         """The optimised LLVM IR (compiled anew)."""
-        return _build(self.source, self.fastmath).llvm
+        return self._build().llvm
 
     def asm(self) -> str:
         """The assembly of the host (compiled anew)."""
-        return _build(self.source, self.fastmath).asm
+        return self._build().asm
 
 
-def compile_kernel(source: KernelSource, fastmath: bool) -> CpuKernel:
-    """The kernel of a text; see `compile_program`."""
-    return compile_program("", lambda: source, fastmath)
+def compile_kernel(program: KernelProgram, fastmath: bool) -> CpuKernel:
+    """The kernel of a program; see `compile_program`."""
+    return compile_program("", lambda: program, fastmath)
 
 
-def compile_program(key: str, write: Callable[[], KernelSource], fastmath: bool, detached: bool = False) -> CpuKernel:
+def compile_program(key: str, make: _Make, fastmath: bool, detached: bool = False) -> CpuKernel:
     """The kernel of a program: from this process, else from the cache on disk, else compiled by LLVM.
 
-    `key` stands for the program and its layout; if it is empty, the text does, which `write` gives. `fastmath` allows
+    `key` stands for the program and its layout; if it is empty, the program that `make` gives does. `fastmath` allows
     fused multiply-adds, reciprocals and approximations, and ignores the sign of zero; NaN and infinities keep their
     meaning. Without it arithmetic is IEEE's, operation by operation. For `detached` see `CpuKernel`.
     """
-    if not key:
-        text = write()
-        key, write = text.identity, lambda: text
+    if key:
+        make = functools.cache(make)
+    else:
+        program = make()
+        key, make = program.identity, lambda: program
 
-    def make() -> bytes:
-        source = write()
-        return packed(source, _build(source, fastmath).object_file())
+    def entry() -> bytes:
+        program = make()
+        return packed(program.spec, _build(program, fastmath).object_file())
 
-    entry = _key(key, fastmath)
+    key = _key(key, fastmath)
     kernels = _detached if detached else _kernels
     with LOCK:
-        kernel = kernels.get(entry)
+        kernel = kernels.get(key)
         if kernel is None:
-            source, code = unpacked(disk_cache.fetch(entry, make))
-            kernel = kernels[entry] = CpuKernel(source, fastmath, code, detached)
+            spec, code = unpacked(KernelSpec, disk_cache.fetch(key, entry))
+            kernel = kernels[key] = CpuKernel(key, spec, fastmath, code, make, detached)
     return kernel
 
 
-def _build(source: KernelSource, fastmath: bool, streamed: Collection[int] = ()) -> Built:
+def _build(program: KernelProgram, fastmath: bool, streamed: Collection[int] = ()) -> Built:
     from dualbcast.codegen.llvm import build as llvm_build
 
-    path = disk_cache.write_text(f"{source.element}_{disk_cache.key(source.text)[:16]}.py", source.text)
-    return llvm_build.build(source, fastmath, path, target.has_libmvec(), streamed)
+    return llvm_build.build(program, fastmath, target.has_libmvec(), streamed)
 
 
 def _key(program: str, fastmath: bool) -> str:
@@ -261,7 +269,7 @@ def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int
     if count > threads:
         # As many for each thread: of three for two, one would have twice the work.
         count -= count % threads
-    return aligned_bounds(total, ints[kernel.source.layout.rank - 1], count)
+    return aligned_bounds(total, ints[kernel.spec.layout.rank - 1], count)
 
 
 @functools.lru_cache(maxsize=256)
@@ -368,6 +376,6 @@ class CpuFastPath(FastPath):
     def _make_call(self) -> ArrayCall:
         """The kernel to be called with arrays, made for the second call: the first one may be the last."""
         geometry, kernel = self._geometry, self._kernel
-        address, outputs = kernel.address(geometry.total), len(kernel.source.outputs)
+        address, outputs = kernel.address(geometry.total), len(kernel.spec.outputs)
         call = self._call = ArrayCall(address, geometry.ints, self._masks, outputs)
         return call

@@ -105,7 +105,7 @@ def compile_program(key: str, write: Callable[[], KernelSource], cc: tuple[int, 
     entry = disk_cache.key("cuda", key, disk_cache.STAMP, f"{cc[0]}.{cc[1]}", repr(bool(fastmath)), toolchain)
     kernel = _kernels.get(entry)
     if kernel is None:
-        source, code = unpacked(disk_cache.fetch(entry, make))
+        source, code = unpacked(KernelSource, disk_cache.fetch(entry, make))
         resources, _, image = code.partition(b"\n")
         made = CudaKernel(source=source, cc=cc, fastmath=fastmath, image=image, **json.loads(resources))
         kernel = _kernels.setdefault(entry, made)

@@ -1,0 +1,184 @@
+"""The function of a kernel that is called from outside: the loops over rows, and those that sum.
+
+It handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right. Where
+outputs are sums it covers the whole space: the terms of a row go to memory of at most a tile, and are then added to the
+accumulators. Their loop is like any other to a vectoriser, and the order of the additions is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from dualbcast.codegen.llvm.polling import Countdown
+from dualbcast.codegen.llvm.rows import Row, RowWriter
+from dualbcast.codegen.llvm.target import KERNEL
+from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.loops.builder import Function, Module, Pointer
+from dualbcast.codegen.loops.calls import add
+from dualbcast.codegen.values import INDEX, TYPES, Value
+from dualbcast.kernel_spec import PANEL, tile_length
+
+
+def write_entry(unit: Unit) -> None:
+    """Write the kernel, whose symbol is `KERNEL`. It returns a status, and its pointers do not overlap."""
+    spec = unit.program.spec
+    layout, bounds = spec.layout, 0 if spec.summed else 2
+    integers = bounds + layout.rank + layout.stride_count
+    f = unit.function(KERNEL, [*["int64"] * integers, *unit.pointers()], "int32")
+    numbers, pointers = f.parameters[bounds:integers], f.parameters[integers:]
+    sizes, flat = numbers[: layout.rank], iter(numbers[layout.rank :])
+    strides = [{at: next(flat) for at, kind in enumerate(pattern) if kind == "s"} for pattern in layout.classes]
+    entry = _Entry(unit, f, sizes, strides, pointers)
+    if spec.summed:
+        entry.sum()
+    elif layout.rank == 1:
+        entry.row(f.parameters[0], f.parameters[1], [None] * len(strides))
+    else:
+        entry.rows(f.parameters[0], f.parameters[1])
+    if entry.countdown is None:
+        f.return_(0)
+    else:
+        entry.countdown.end()
+    unit.take_liberties(f)
+
+
+class _Entry:
+    """Writes the kernel. `strides` has for each class those given at run time, by dimension."""
+
+    def __init__(
+        self, unit: Unit, f: Function, sizes: Sequence[Value], strides: Sequence[dict[int, Value]], pointers: Any
+    ) -> None:
+        self.unit, self.f, self.sizes, self.strides, self.pointers = unit, f, sizes, strides, pointers
+        self.countdown = Countdown.begin(f) if unit.polls else None
+        self.layout = unit.program.spec.layout
+        self.last = self.layout.rank - 1
+        self.inputs = len(unit.program.spec.inputs)
+        self.writer = RowWriter(unit)
+        # Only these classes are indexed by the element function.
+        self.indexed = self.layout.indexed(self.inputs)
+
+    def at_end(self, leave: Callable[[], Any]) -> None:
+        """The end of an iteration of a loop around rows."""
+        if self.countdown is not None:
+            self.countdown.iterate(self.unit.units, leave)
+
+    def row(
+        self, first: Value, end: Value, offsets: Sequence[Value | None], pointers: Sequence[Pointer] | None = None
+    ) -> None:
+        """The elements of a row from the first one to the end; `offsets` has for each class where the row begins."""
+        kept = tuple([offset if at in self.indexed else None for at, offset in enumerate(offsets)])
+        strides = tuple([by.get(self.last) if at in self.indexed else None for at, by in enumerate(self.strides)])
+        row = Row(kept, strides, tuple(self.pointers if pointers is None else pointers))
+        self.writer.write(self.f, row, first, end, self.countdown)
+
+    def begin(self, places: Sequence[Value]) -> list[Value | None]:
+        """Where each class is at the beginning of the row at these places of the outer dimensions; None for 0."""
+        return [_total([places[at] * stride for at, stride in by.items() if at != self.last]) for by in self.strides]
+
+    def rows(self, start: Value, stop: Value) -> None:
+        """The elements from the start to the stop, row by row."""
+        f, length = self.f, self.sizes[self.last]
+        # One division is enough; it takes as long as a short row.
+        at, row = f.variable(start), f.variable(start // length)
+        with f.loop() as leave:
+            with f.if_(at.value >= stop):
+                leave()
+            first = at.value - row.value * length
+            end = (first + stop - at.value).at_most(length)
+            places: list[Value] = []
+            remaining = row.value
+            for size in self.sizes[self.last - 1 : 0 : -1]:
+                quotient = remaining // size
+                places.insert(0, remaining - quotient * size)
+                remaining = quotient
+            self.row(first, end, self.begin([remaining, *places]))
+            at.value = at.value + end - first
+            row.value = row.value + 1
+            self.at_end(leave)
+
+    # --- sums ----------------------------------------------------------------------------------------------------
+
+    def sum(self) -> None:
+        """Add the sums over the whole space to the accumulators, tile by tile of a row."""
+        f, spec, last = self.f, self.unit.program.spec, self.last
+        is_compensated = spec.dtype == "float64"
+        summed = [self.inputs + position for position in spec.summed]
+        tile = tile_length(len(summed), 8 if is_compensated else 4)
+        terms = {at: f.room(tile, spec.dtype) for at in summed}
+        lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
+        pointers = [terms.get(at, self.pointers[at]) for at in range(len(self.layout.which))]
+
+        def add_term(at: int, place: Value, term: Value) -> None:
+            sums, term = self.pointers[at], term.to("float64")
+            if is_compensated:
+                sums[place], lost[at][place] = add(sums[place], lost[at][place], term)
+            else:
+                sums[place] = sums[place] + term
+
+        with self._tiles(tile, summed) as (first, count, begins):
+            offsets = [self._moved(at, begin, first) for at, begin in enumerate(begins)]
+            self.row(first.constant(0), count, offsets, pointers)
+            along = [at for at in summed if self.layout.classes[self.layout.which[at]][last] != "0"]
+            if along:
+                with f.range(0, count) as place:
+                    for at in along:
+                        which = self.layout.which[at]
+                        index = self._moved(which, offsets[which], place)
+                        assert index is not None
+                        add_term(at, index, terms[at][place])
+            for at in [at for at in summed if at not in along]:
+                begin = begins[self.layout.which[at]]
+                total = f.call(f.module.use(_write_sum_terms, self.unit, spec.dtype), terms[at], count)
+                add_term(at, count.constant(0) if begin is None else begin, total)
+
+    def _moved(self, which: int, begin: Value | None, place: Value) -> Value | None:
+        """The index of a class so many places of the row after its beginning."""
+        if self.layout.classes[which][self.last] == "0":
+            return begin
+        stride = self.strides[which].get(self.last)
+        return _total([*([] if begin is None else [begin]), place if stride is None else place * stride])
+
+    @contextmanager
+    def _tiles(self, tile: int, summed: Sequence[int]) -> Iterator[tuple[Value, Value, list[Value | None]]]:
+        """Loops over all tiles: the first place of a tile in its row, its length, and where each class begins."""
+        length = self.sizes[self.last]
+        lie_along = any(self.layout.classes[self.layout.which[at]][self.last] != "0" for at in summed)
+        with ExitStack() as stack:
+
+            def loop(first: Any, end: Any, step: int = 1) -> Value:
+                return stack.enter_context(self.f.range(first, end, step, self.at_end))
+
+            panel, stop = length.constant(0), length
+            if self.last and lie_along:
+                # The next row comes after a panel, so that accumulators stay in the second-level cache.
+                panel = loop(0, length, PANEL)
+                stop = (panel + PANEL).at_most(length)
+            begins = self.begin([loop(0, size) for size in self.sizes[:-1]])
+            first = loop(panel, stop, tile)
+            yield first, (length - first).at_most(tile), begins
+
+
+def _total(terms: Sequence[Value]) -> Value | None:
+    """The sum of some numbers; None where there are none."""
+    total: Value | None = None
+    for term in terms:
+        total = term if total is None else total + term
+    return total
+
+
+def _write_sum_terms(_module: Module, unit: Unit, dtype: str) -> Function:
+    """The sum of a row's first elements in float64, in an order that suits vectors but depends on nothing else: LLVM
+    may change the order of its additions."""
+    f = unit.inlined("sum_terms", TYPES["float64"], [ir.PointerType(), INDEX], [f"*{dtype}", "int64"])
+    terms, count = f.parameters
+    total = f.variable(0.0, "float64")
+    with f.range(0, count) as place:
+        added = total.value + terms[place].to("float64")
+        added.value.flags.append("reassoc")
+        total.value = added
+    f.return_(total.value)
+    return f
