@@ -176,7 +176,7 @@ class _Differentiation:
                         edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
                         if edges:
                             vertex = scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
-                            if self.at_once and len(edges) > 1:  # else the chain goes on
+                            if self.at_once:
                                 self.name_tangents(stmt.target, vertex, scope.region)
                 case ir.If():
                     self.branch(stmt, _Facts(stmt, self.flows), scope)
@@ -190,6 +190,8 @@ class _Differentiation:
 
     def name_tangents(self, target: ir.Var, vertex: int, region: Region) -> None:
         """Compute the partials of a value in the sources at once, in variables with names, which no pass moves."""
+        if vertex not in region.edges or len(region.edges[vertex]) < 2 <= len(region.between([vertex])[1]):
+            return  # a chain from a value with several partials is multiplied out at its end
         start = len(self.out.block)
         self.out.accumulate(region, [vertex])
         new, edges = targets(tuple(self.out.block[start:])), region.edges[vertex]
