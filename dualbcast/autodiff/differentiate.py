@@ -222,9 +222,7 @@ class _Differentiation:
         if len({*live.values()}) >= len(sources):
             return False
         self.used = self.used._replace(**{kind: True})
-        self.places.labels |= {
-            vertex: label_of(name) for name, vertex in live.items() if vertex not in self.places.labels
-        }
+        self.places.labels = {vertex: label_of(name) for name, vertex in live.items()} | self.places.labels
         return bool(getattr(self.locally, kind))
 
     def within(self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location) -> _Scope:

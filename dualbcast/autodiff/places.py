@@ -1,4 +1,4 @@
-"""The variables for partials of values that are assigned on several paths: results of branches, and what loops carry."""
+"""The variables for partials of values that several paths assign: results of branches, and what loops carry."""
 
 from __future__ import annotations
 
