@@ -58,17 +58,17 @@ def differentiate(
     """The function that returns the outputs of `function` and their tangents in some directions.
 
     `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
-    function that the result becomes part of, if it does. With `at_once` tangents are computed beside the values, for
-    targets with few registers: fewer values wait for others.
+    function that the result becomes part of, if it does. With `at_once` tangents are computed beside the values, but
+    for those in loops, for targets with few registers: fewer values wait for others.
     """
     names = names or unused_names(function)
     mark = names.mark()
-    first = _Differentiation(function, directions, names, _Locally(not at_once, not at_once), at_once)
+    first = _Differentiation(function, directions, names, _Locally(not at_once, True), at_once)
     duals = [first.run()]
-    others = [_Locally(False, True)] * first.used.branches + [_Locally(False, False)] * first.used.loops
-    for locally in () if at_once else others:
+    others = [_Locally(False, True)] * (first.used.branches and not at_once)
+    for locally in others + [_Locally(False, False)] * first.used.loops:
         names.reset(mark)
-        duals.append(_Differentiation(function, directions, names, locally).run())
+        duals.append(_Differentiation(function, directions, names, locally, at_once).run())
     best = min(duals, key=lambda dual: work(remove_dead(dual.function).body)) if len(duals) > 1 else duals[0]
     names.take(assigned(best.function.body))
     names.take(output.name for output in best.function.outputs)
@@ -168,7 +168,7 @@ class _Differentiation:
                         edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
                         if edges:
                             vertex = scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
-                            if self.at_once:
+                            if self.at_once and not scope.carried:
                                 self.name_tangents(stmt.target, vertex, scope.region)
                 case ir.If():
                     self.branch(stmt, _Facts(stmt, self.flows), scope)
