@@ -7,17 +7,16 @@ that it reads, or in the sources of the region around it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
-from dualbcast.autodiff.activity import NONE, Directions, Flow, all_sources, flow_of
+from dualbcast.autodiff.activity import Flow, all_sources, flow_of
 from dualbcast.autodiff.dual import Direction, Dual, label_of, unused_names
 from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
 from dualbcast.autodiff.loop_presence import LoopPresence
+from dualbcast.autodiff.places import PlaceBuilder, Places
 from dualbcast.autodiff.presence import UNIT, Edge, kinds_of
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
@@ -41,8 +40,6 @@ from dualbcast.ir.traversal import (
     work,
 )
 
-_UNNAMED = re.compile(rf"{ir.TEMPORARY}(#\d+)?")
-
 
 class _Locally(NamedTuple):
     """Whether branches and loops that read fewer variables than there are sources are differentiated in these."""
@@ -61,25 +58,21 @@ def differentiate(
     """The function that returns the outputs of `function` and their tangents in some directions.
 
     `function` is as the front end gives it, or as `simplify` does: operations on atoms. `names` are those of the
-    function that the result becomes part of, if it does. With `at_once` tangents are computed beside the values, for
-    targets with few registers: fewer values wait for others.
+    function that the result becomes part of, if it does. With `at_once` tangents are computed beside the values, but
+    for those in loops, for targets with few registers: fewer values wait for others.
     """
     names = names or unused_names(function)
     mark = names.mark()
-    first = _Differentiation(function, directions, names, _Locally(not at_once, not at_once), at_once)
+    first = _Differentiation(function, directions, names, _Locally(not at_once, True), at_once)
     duals = [first.run()]
-    others = [_Locally(False, True)] * first.used.branches + [_Locally(False, False)] * first.used.loops
-    for locally in () if at_once else others:
+    others = [_Locally(False, True)] * (first.used.branches and not at_once)
+    for locally in others + [_Locally(False, False)] * first.used.loops:
         names.reset(mark)
-        duals.append(_Differentiation(function, directions, names, locally).run())
+        duals.append(_Differentiation(function, directions, names, locally, at_once).run())
     best = min(duals, key=lambda dual: work(remove_dead(dual.function).body)) if len(duals) > 1 else duals[0]
     names.take(assigned(best.function.body))
     names.take(output.name for output in best.function.outputs)
     return best
-
-
-# The partials of a variable that is assigned on several paths, by source, and the flags of those that may be absent.
-_Places = dict[int, tuple[ir.Var, ir.Var | None]]
 
 
 class _Scope(NamedTuple):
@@ -88,7 +81,7 @@ class _Scope(NamedTuple):
 
     region: Region
     vertices: dict[str, int]
-    carried: Mapping[str, _Places]
+    carried: Mapping[str, Places]
     changing: frozenset[str]
 
 
@@ -129,15 +122,14 @@ class _Differentiation:
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
         self.useful = all_sources(ends, [*self.flows.values()])
-        # Names for the sources.
-        self.labels: dict[int, str] = {}
+        self.places = PlaceBuilder(self.out)
 
     def run(self) -> Dual:
         function, region, where = self.function, Region(), self.function.location
         sources = {seed: new_vertex() for seed in self.directions}
         into: dict[str, dict[int, Edge]] = {}
         for seed, direction in self.directions.items():
-            self.labels[sources[seed]] = direction.label
+            self.places.labels[sources[seed]] = direction.label
             for position, tangent in direction.tangents.items():
                 edge = UNIT if tangent == ir.ONE else Edge(tangent)
                 into.setdefault(function.params[position].name, {})[sources[seed]] = edge
@@ -176,7 +168,7 @@ class _Differentiation:
                         edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
                         if edges:
                             vertex = scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
-                            if self.at_once and len(edges) > 1:  # else the chain goes on
+                            if self.at_once and not scope.carried:
                                 self.name_tangents(stmt.target, vertex, scope.region)
                 case ir.If():
                     self.branch(stmt, _Facts(stmt, self.flows), scope)
@@ -190,11 +182,13 @@ class _Differentiation:
 
     def name_tangents(self, target: ir.Var, vertex: int, region: Region) -> None:
         """Compute the partials of a value in the sources at once, in variables with names, which no pass moves."""
+        if vertex not in region.edges or len(region.edges[vertex]) < 2 <= len(region.between([vertex])[1]):
+            return  # a chain from a value with several partials is multiplied out at its end
         start = len(self.out.block)
         self.out.accumulate(region, [vertex])
         new, edges = targets(tuple(self.out.block[start:])), region.edges[vertex]
         partials = {at: edge.partial.name for at, edge in edges.items() if isinstance(edge.partial, ir.Var)}
-        by = {name: self.place(target, at) for at, name in partials.items() if name in new}
+        by = {name: self.places.place(target, at) for at, name in partials.items() if name in new}
         self.out.block[start:] = renamed_block(tuple(self.out.block[start:]), by)
         for source, edge in edges.items():
             edges[source] = replace(edge, partial=by.get(partials.get(source, ""), edge.partial))
@@ -208,22 +202,12 @@ class _Differentiation:
             values[stmt.target.name] = stmt.value if same is None else same
         self.out.accumulate(scope.region, [scope.vertices[name] for name in values if name in scope.vertices])
         for name in [*values]:
-            values |= self.parts(scope.carried[name], self.edges(name, scope), where)
+            values |= self.places.values(scope.carried[name], self.edges(name, scope), where)
         assign_together(values, self.names, self.out.block, where)
 
     def edges(self, name: str, scope: _Scope) -> Edges:
         """The edges into the vertex of a variable, if it has one."""
         return scope.region.into(scope.vertices[name]) if name in scope.vertices else {}
-
-    def parts(self, places: _Places, edges: Edges, where: Location) -> dict[str, ir.Atom]:
-        """The values of the partials and flags of a variable, by the names of their places."""
-        values: dict[str, ir.Atom] = {}
-        for source, (place, flag) in places.items():
-            edge = edges.get(source)
-            values[place.name] = ir.ZERO if edge is None else self.out.exact(edge, where)
-            if flag is not None:
-                values[flag.name] = ir.FALSE if edge is None else edge.flag
-        return values
 
     # --- branches and loops --------------------------------------------------------------------------------------
 
@@ -238,7 +222,7 @@ class _Differentiation:
         if len({*live.values()}) >= len(sources):
             return False
         self.used = self.used._replace(**{kind: True})
-        self.labels |= {vertex: label_of(name) for name, vertex in live.items() if vertex not in self.labels}
+        self.places.labels = {vertex: label_of(name) for name, vertex in live.items()} | self.places.labels
         return bool(getattr(self.locally, kind))
 
     def within(self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location) -> _Scope:
@@ -250,15 +234,6 @@ class _Differentiation:
             into = {inner.get(source, source): edge for source, edge in edges[vertex].items()}
             inner[vertex] = region.vertex(into, where)
         return scope._replace(region=region, vertices={name: inner[vertex] for name, vertex in names.items()})
-
-    def place(self, var: ir.Var, source: int) -> ir.Var:
-        """A variable for the partial of another one in a source."""
-        label = self.labels[source]
-        base = ir.TEMPORARY if label[:1] == "_" or _UNNAMED.fullmatch(var.name) else f"{var.name}_d{label}"
-        return ir.Var(self.names.fresh(base), "float")
-
-    def flag(self, place: ir.Var) -> ir.Var:
-        return ir.Var(self.names.fresh(f"{place.name}_there"), "bool")
 
     def after(self, facts: _Facts, into: Mapping[str, Edges], scope: _Scope, where: Location) -> None:
         """Give the results of a branch or a loop their vertices."""
@@ -309,7 +284,7 @@ class _Differentiation:
             if both[0] == both[1]:
                 into[source] = there[0]
                 continue
-            place, flags = self.place(var, source), [ir.FALSE if edge is None else edge.flag for edge in both]
+            place, flags = self.places.place(var, source), [ir.FALSE if edge is None else edge.flag for edge in both]
             factor = there[0].factor if len({edge.factor for edge in there}) == len(there[1:]) else 1.0
             for side, edge in zip(sides, both, strict=True):
                 with out.inside(side):
@@ -323,7 +298,7 @@ class _Differentiation:
             elif flags == [ir.FALSE, ir.TRUE]:
                 flag = out.opposite(stmt.test, where)
             elif flags != [ir.TRUE, ir.TRUE]:
-                flag = merged = self.flag(place)
+                flag = merged = self.places.flag(place)
                 for side, there_ in zip(sides, flags, strict=True):
                     side.append(ir.Assign(merged, there_, where))
             into[source] = Edge(
@@ -346,32 +321,22 @@ class _Differentiation:
             out.accumulate(scope.region, live.values())
             given = {name: scope.region.into(vertex) for name, vertex in live.items()}
         # The variables with a value from before the loop, and those of one iteration that are read after it.
-        carried: dict[str, _Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
-        exported: dict[str, _Places] = {}
+        carried: dict[str, Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
+        exported: dict[str, Places] = {}
         loop = LoopPresence(stmt, facts.flows, given, carried)
         for name in facts.targets:
             if self.is_read(name, facts, inside=name in carried):
                 places = (carried if name in carried else exported).setdefault(name, {})
-                places.update(self.places(facts.targets[name], loop))
+                places.update(self.places.of(facts.targets[name], loop))
             if name in carried:
-                self.assign_parts(carried[name], given.get(name, {}), where)
-
-        def edges_of(name: str, places: _Places, sure: Directions, late: Directions = MappingProxyType({})) -> Edges:
-            edges = {}
-            for source, (place, flag) in places.items():
-                there: ir.Atom = ir.TRUE
-                if source not in sure.get(name, NONE):
-                    there = flag or out.operate("ne", place, ir.ZERO, kind="bool", where=where)
-                begins, is_fixed = there != ir.TRUE and source in late.get(name, NONE), name in loop.fixed
-                edges[source] = Edge(place, 1.0, there, begins=begins, has_poles=not is_fixed, is_fixed=is_fixed)
-            return edges
+                self.places.assign(carried[name], given.get(name, {}), where)
 
         inner = [list[ir.Stmt]() for _ in blocks(stmt)]
         with out.inside(inner[0]):
             names = {name: vertex for name, vertex in live.items() if name not in carried}
             edges = {vertex: given[name] for name, vertex in names.items()}
             for name, places in carried.items():
-                if at_entry := edges_of(name, places, loop.entry, loop.late):
+                if at_entry := self.places.edges(name, places, loop, loop.entry, where, begins=True):
                     names[name] = new_vertex()
                     edges[names[name]] = at_entry
             changing = scope.changing.union(*map(_changing, blocks(stmt)))
@@ -382,31 +347,18 @@ class _Differentiation:
                 mine = among(exported, block) if falls_through(block) else ()
                 out.accumulate(within.region, [within.vertices[name] for name in mine if name in within.vertices])
                 for name in mine:
-                    self.assign_parts(exported[name], self.edges(name, within), where)
+                    self.places.assign(exported[name], self.edges(name, within), where)
         *pre, body = map(tuple, inner)
         if isinstance(stmt, ir.While):
             stmt = replace(stmt, pre=pre[0])
         out.block.append(replace(stmt, body=body))
-        results = {name: edges_of(name, places, loop.after) for name, places in {**carried, **exported}.items()}
+        every = {**carried, **exported}
+        results = {name: self.places.edges(name, places, loop, loop.after, where) for name, places in every.items()}
         self.after(facts, results, scope, where)
 
     def is_read(self, name: str, facts: _Facts, *, inside: bool) -> bool:
         """Whether the derivative of a variable is needed after a loop, or in its next iteration."""
         return name in self.useful and (self.reads[name] > facts.reads[name] or (inside and name in facts.reads))
-
-    def places(self, var: ir.Var, loop: LoopPresence) -> _Places:
-        """The places of a variable's partials in a loop."""
-        places: _Places = {}
-        for source in sorted(loop.active.get(var.name, NONE)):
-            place = self.place(var, source)
-            places[source] = place, self.flag(place) if loop.needs_flag(var.name, source) else None
-            self.out.changing.add(place.name)
-        return places
-
-    def assign_parts(self, places: _Places, edges: Edges, where: Location) -> None:
-        """Assign the partials and flags of a variable."""
-        for name, value in self.parts(places, edges, where).items():
-            self.out.assign(ir.Var(name, value.kind), value, where)
 
 
 def _changing(block: ir.Block) -> frozenset[str]:

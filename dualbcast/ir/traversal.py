@@ -247,6 +247,30 @@ def work(block: ir.Block) -> int:
     return total
 
 
+def most_live(function: ir.Function) -> int:
+    """About how many values wait to be read at a time, where statements run in their order."""
+
+    def visit(block: ir.Block, live: set[str]) -> int:
+        """The most values in a block; `live` has those after it, and gets those before it."""
+        most = len(live)
+        for stmt in reversed(block):
+            inside = blocks(stmt)
+            before: set[str] = set()
+            for inner in inside:
+                own = set(live)
+                most = max(most, visit(inner, own))
+                before |= own
+            if isinstance(stmt, ir.If):
+                live.clear()
+            live |= before
+            live -= {stmt.target.name} if isinstance(stmt, ir.Assign) else set()
+            live |= {leaf.name for expr in expressions(stmt) for leaf in variables(expr)}
+            most = max(most, len(live))
+        return most
+
+    return visit(function.body, {leaf.name for leaf in results(function)})
+
+
 def free_names(function: ir.Function, taken: Iterable[str] = ()) -> ir.Names:
     """Names that neither the parameters nor the variables of a function have, nor any of those in `taken`."""
     return ir.Names([*taken, *(param.name for param in function.params), *assigned(function.body)])

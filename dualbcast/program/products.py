@@ -19,7 +19,7 @@ import numpy as np
 from dualbcast import disk_cache
 from dualbcast.errors import IterationError, Location, nested_too_deeply
 from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, numbers
-from dualbcast.ir.traversal import operations_of, remove_dead
+from dualbcast.ir.traversal import most_live, operations_of, remove_dead
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.arguments import DType, Signature, beside
 
@@ -34,6 +34,8 @@ Backend = Literal["auto", "python", "cpu", "cuda"]
 Keeping = Literal["auto", "cache", "recompute"]
 # The places of regions, and how they were eliminated.
 Plans = tuple[tuple[Location, Any], ...]
+# How many more values may wait where that takes fewer operations.
+_SPARE_REGISTERS = 4
 # An output; its partial in a parameter; its second partial in two.
 _Place = tuple[int, ...]
 
@@ -74,7 +76,7 @@ class Product:
 
     @cached_property
     def forward(self) -> Function:
-        """The same in forward mode, for targets with few registers: partials are computed along with the values."""
+        """The same for targets with few registers, whose compilers fuse multiply-adds themselves."""
         return self.make_forward()
 
 
@@ -104,13 +106,13 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
         blocks=blocks,
         work=cost_of_element(final) if which == "parts" else 0.0,
         make=lambda: final,
-        make_forward=lambda: _storing(*_computed(function, which, wrt)[:2], stored),
+        make_forward=lambda: _for_registers(function, which, wrt, stored),
         make_plans=lambda: plans,
     )
 
 
 def _computed(
-    function: Function, which: Which, wrt: Sequence[int], *, fused: bool = False
+    function: Function, which: Which, wrt: Sequence[int], *, fused: bool = False, at_once: bool = False
 ) -> tuple[Function, dict[_Place, Output], Plans]:
     """IR with all results among its outputs; these, as in `Product.blocks`, and the values; and its eliminations."""
     from dualbcast.program import pipeline
@@ -121,9 +123,9 @@ def _computed(
     if which not in ("value", "parts"):
         second: Mapping[Any, str] = {}
         if "hessian" in which:
-            dual, second = hessian_of(function, wrt, at_once=not fused)
+            dual, second = hessian_of(function, wrt, at_once=at_once)
         else:
-            dual = jacobian_of(function, wrt, at_once=not fused)
+            dual = jacobian_of(function, wrt, at_once=at_once)
         both, plans = dual.function, dual.plans
         if which != "hessian":
             names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}
@@ -138,6 +140,14 @@ def _computed(
         zero = Output("_".join(["zero", *map(str, place)]), ZERO)
         results[place] = zero if name is None else named[name]
     return both, results, plans
+
+
+def _for_registers(function: Function, which: Which, wrt: Sequence[int], stored: Sequence[_Place]) -> Function:
+    """The IR of some results for a target with few registers: partials come beside the values if fewer wait then."""
+    after, beside = (
+        _storing(*_computed(function, which, wrt, at_once=at_once)[:2], stored) for at_once in (False, True)
+    )
+    return after if most_live(after) <= most_live(beside) + _SPARE_REGISTERS else beside
 
 
 def every_result(function: Function, which: Which, wrt: Sequence[int]) -> tuple[Function, list[_Place]]:
