@@ -69,7 +69,7 @@ class Product:
 
     @cached_property
     def forward(self) -> Function:
-        """The same in forward mode, for targets with few registers: partials are computed along with the values."""
+        """The same for targets with few registers: partials are computed beside the values, as in forward mode."""
         return self.make_forward()
 
 
