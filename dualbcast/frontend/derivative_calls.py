@@ -1,7 +1,7 @@
 """Derivatives inside the language: a kernel differentiates a function that it calls, to any order.
 
-The call is lowered with fresh names for the arguments to differentiate in, forward mode transforms its IR, and the
-result is inlined. Only those names are seeds, so derivatives in different arguments are never confused.
+The call is lowered with fresh names for the arguments to differentiate in, its IR is differentiated, and the result is
+inlined. Only those names are seeds, so derivatives in different arguments are never confused.
 """
 
 from __future__ import annotations
