@@ -99,13 +99,13 @@ class EdgeBuilder(Builder):
     # --- partials ------------------------------------------------------------------------------------------------
 
     def scaled(self, edge: Edge, where: Location) -> ir.Atom:
-        """The partial of an edge times its factor; of a product one operand is multiplied, which others may share."""
+        """The partial of an edge times its factor; the sign of a product is that of an operand, which others may share."""
+        if edge.factor == 1:
+            return edge.partial
+        if edge.factor != -1 or edge.partial == ir.ONE:
+            return self.operate("mul", ir.Const(edge.factor, "float"), edge.partial, where=where)
         first, second = self._operands.get(edge.partial, (ir.ONE, edge.partial))
-        if edge.factor == -1 and second != ir.ONE:
-            multiple = self.operate("neg", second, where=where)
-        else:
-            multiple = self.operate("mul", ir.Const(edge.factor, "float"), second, where=where)
-        return edge.partial if edge.factor == 1 else self.operate("mul", first, multiple, where=where)
+        return self.operate("mul", first, self.operate("neg", second, where=where), where=where)
 
     def settled(self, edge: Edge, where: Location) -> Edge:
         """The edge of several ways, which do not multiply by its factor one by one; signs are left to them."""
@@ -168,7 +168,7 @@ class EdgeBuilder(Builder):
             signs = (1, 1) if test is not None else (one.factor > 0 or -1, other.factor > 0 or -1)
             factor = 1.0
         unmasked = masks[0]
-        if rests[0] != rests[1] or masks[0] != masks[1]:
+        if masks[0] != masks[1]:
             partials = [self._masked(*pair, where) for pair in zip(partials, masks, strict=True)]
             unmasked = frozenset()
         if test is not None:
