@@ -99,7 +99,7 @@ class EdgeBuilder(Builder):
     # --- partials ------------------------------------------------------------------------------------------------
 
     def scaled(self, edge: Edge, where: Location) -> ir.Atom:
-        """The partial of an edge times its factor; the sign of a product is that of an operand, which others may share."""
+        """The partial of an edge times its factor; the sign of a product is that of an operand, which others share."""
         if edge.factor == 1:
             return edge.partial
         if edge.factor != -1 or edge.partial == ir.ONE:
