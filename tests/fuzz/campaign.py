@@ -23,6 +23,7 @@ import click
 import numpy as np
 from choices import drawn, shrunk
 from examine import Mismatch, Tally, compare, examine, expectations
+from forced_ways import WAYS, forced
 from log import Log
 from products import PRODUCTS, examine_products
 from program import Program
@@ -71,7 +72,8 @@ def examine_drawn(program: Program, seed: int, tally: Tally, runs: int = 2) -> N
     with _hasty():
         compare(program, "cpu", expected, tally)
         backend = "cpu" if turn % 3 == 0 else "python"
-        examine_products(program, expected, tally, (PRODUCTS[seed % len(PRODUCTS)],), backend, 1)
+        with forced("natural" if backend == "cpu" else [*WAYS][program.salt % len(WAYS)]):
+            examine_products(program, expected, tally, (PRODUCTS[seed % len(PRODUCTS)],), backend, 1)
 
 
 @contextlib.contextmanager
