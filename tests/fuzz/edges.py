@@ -14,7 +14,7 @@ from typing import Any
 import ieee
 import numpy as np
 from examine import ALLOWED, DISTURBANCE, LOOSEST, Expected, Mismatch, Tally, rebuilt
-from oracles import Watch, evaluate, numbers_of
+from oracles import Watch, evaluate, independences, numbers_of
 from program import Program
 
 __all__ = ["at_an_edge", "is_edge"]
@@ -101,13 +101,9 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
     """The derivatives by output and argument, and their tolerances; none where none can be compared."""
     nothing = (), (), False
     low, high = SAFE_SINGLE if program.single else SAFE
-    if not all(math.isfinite(x) for x in point):
-        tally.skipped["edge: derivative at an infinity or NaN"] += 1
-        return nothing
+    # The watch sees what it computes with dual numbers only, and not an argument that is not differentiated in.
     if not all(x == 0 or low <= abs(x) <= high for x in point):
-        # The watch sees what it computes with dual numbers only, and not an argument that is not differentiated in.
-        tally.skipped["edge: derivative near the ends of the format"] += 1
-        return nothing
+        return _zeros(program, point, tally)
     watch = Watch(single=program.single)
     results = []
     try:
@@ -122,8 +118,7 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
         tally.skipped["edge: derivative whose branch hangs on a rounding"] += 1
         return nothing
     if not (low <= watch.least and watch.most <= high):
-        tally.skipped["edge: derivative near the ends of the format"] += 1
-        return nothing
+        return _zeros(program, point, tally)
     slopes, tolerances = [], []
     for exact, *others in zip(*results, strict=True):
         kept, bounds = {}, {}
@@ -137,3 +132,20 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
         slopes.append(kept)
         tolerances.append(bounds)
     return tuple(slopes), tuple(tolerances), False
+
+
+def _zeros(program: Program, point: Sequence[Any], tally: Tally) -> Any:
+    """The derivatives in what an output does not depend on along the path that is taken: these are zero anywhere."""
+    watch = Watch(single=program.single)
+    try:
+        with np.errstate(all="ignore"):
+            absent = independences(rebuilt(program), point, program.wrt, watch)
+    except (ArithmeticError, ValueError):
+        tally.skipped["edge: derivative where Python raises"] += 1
+        return (), (), False
+    if watch.doubts:
+        tally.skipped["edge: derivative whose branch hangs on a rounding"] += 1
+        return (), (), False
+    zeros = tuple(dict.fromkeys(seeds, 0.0) for seeds in absent)
+    tally.comparisons["derivative that is absent at an edge"] += sum(map(len, zeros))
+    return zeros, zeros, False

@@ -33,6 +33,7 @@ __all__ = [
     "differentiate",
     "evaluate",
     "finite_differences",
+    "independences",
     "is_smooth",
     "numbers_of",
     "rebuild",
@@ -586,14 +587,28 @@ def evaluate(
     rebuilt: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], watch: Watch | None = None
 ) -> Result:
     """What `differentiate` gives, for a function that is rebuilt already."""
+    results = _results(rebuilt, args, wrt, watch)
+    slopes = tuple({at: result.d.get(at, 0.0) if isinstance(result, Dual) else 0.0 for at in wrt} for result in results)
+    return tuple(map(value, results)), slopes
+
+
+def independences(
+    rebuilt: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], watch: Watch | None = None
+) -> tuple[frozenset[int], ...]:
+    """For each output, the arguments that it does not depend on along the path that is taken, by their positions."""
+    results = _results(rebuilt, args, wrt, watch)
+    return tuple(frozenset(wrt).difference(result.d if isinstance(result, Dual) else ()) for result in results)
+
+
+def _results(
+    rebuilt: Callable[..., Any], args: Sequence[Any], wrt: Sequence[int], watch: Watch | None
+) -> tuple[Any, ...]:
     seeded = [
         Dual(float(arg), {at: 1.0} if at in wrt else None) if at in wrt or isinstance(arg, float) else arg
         for at, arg in enumerate(args)
     ]
     with _watched(watch):
-        results = numbers_of(rebuilt(*seeded))
-    slopes = tuple({at: result.d.get(at, 0.0) if isinstance(result, Dual) else 0.0 for at in wrt} for result in results)
-    return tuple(map(value, results)), slopes
+        return tuple(numbers_of(rebuilt(*seeded)))
 
 
 def finite_differences(
