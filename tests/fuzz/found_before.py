@@ -180,4 +180,18 @@ def f(x, y, n):
         "xyn",
         "ffi",
     ),
+    "the bound of a loop in a loop of a varying branch was a vector, and its counter was none": _case(
+        """
+def f(x, n):
+    b = 1.0
+    if b < x:
+        for i in range(3):
+            for j in range(n):
+                b = 0.0
+    return b
+""",
+        "xn",
+        "fi",
+        scalar=1,
+    ),
 }
