@@ -227,6 +227,24 @@ BUGS = [
         '"has_poles": all(',
         "test_edges",
     ),
+    Bug(
+        "a loop that `break` leaves taken to run all iterations",
+        "isinstance(stmt, ir.While) or breaks(stmt.body)",
+        "isinstance(stmt, ir.While)",
+        "test_presence",
+    ),
+    Bug(
+        "presence after an iteration that continues early",
+        "if any(isinstance(part, ir.Continue) for part in statements(stmt.body, in_loops=False)):",
+        "if False:",
+        "test_presence",
+    ),
+    Bug(
+        "poles forgotten",
+        "poles, known = has_poles and isinstance(partial, ir.Var), is_finite(partial)",
+        "poles, known = False, is_finite(partial)",
+        "test_jacobian",
+    ),
     # --- passes ---
     Bug(
         "uniform branch around divergent jumps",
