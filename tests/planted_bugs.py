@@ -221,6 +221,72 @@ BUGS = [
         '"has_poles": all(',
         "test_edges",
     ),
+    Bug(
+        "absent partials multiplied",
+        "unmasked |= self.conditions(edge.flag)",
+        "unmasked |= frozenset()",
+        "test_edges",
+    ),
+    Bug(
+        "poles ignored in the first iterations",
+        "is_zero_then = edge.begins and not times.has_poles",
+        "is_zero_then = edge.begins",
+        "test_edges",
+    ),
+    Bug(
+        "a product of a constant and a varying partial taken for a constant",
+        '"is_fixed": all(',
+        '"is_fixed": any(',
+        "test_edges",
+    ),
+    Bug(
+        "a sum masked by the conditions of its first term",
+        "if masks[0] != masks[1]:",
+        "if False:",
+        "test_edges",
+    ),
+    Bug(
+        "exclusive terms of different signs chosen without them",
+        "parts = [each if test is not None else replace",
+        "parts = [replace(each, factor=1.0) if test is not None else replace",
+        "test_edges",
+    ),
+    Bug(
+        "a large factor counted once",
+        "factor, operands = one.factor, (one.partial, self.scaled(other, where))",
+        "factor, operands = one.factor, (one.partial, other.partial)",
+        "test_edges",
+    ),
+    Bug(
+        "a merged partial taken for a constant",
+        '"is_finite": all(',
+        '"is_finite": any(',
+        "test_edges",
+    ),
+    Bug(
+        "a place of one side's that has poles forgotten",
+        '"has_poles": any(',
+        '"has_poles": all(',
+        "test_edges",
+    ),
+    Bug(
+        "a loop that `break` leaves taken to run all iterations",
+        "isinstance(stmt, ir.While) or breaks(stmt.body)",
+        "isinstance(stmt, ir.While)",
+        "test_presence",
+    ),
+    Bug(
+        "presence after an iteration that continues early",
+        "if any(isinstance(part, ir.Continue) for part in statements(stmt.body, in_loops=False)):",
+        "if False:",
+        "test_presence",
+    ),
+    Bug(
+        "poles forgotten",
+        "poles, known = has_poles and isinstance(partial, ir.Var), is_finite(partial)",
+        "poles, known = False, is_finite(partial)",
+        "test_jacobian",
+    ),
     # --- passes ---
     Bug(
         "uniform branch around divergent jumps",

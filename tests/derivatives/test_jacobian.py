@@ -265,6 +265,17 @@ def test_partials_whose_sum_is_zero_are_absent() -> None:
     assert f.jacobian(np.array([1.0]), np.array([800.0]))["x"] == 0
 
 
+def test_an_absent_partial_is_not_multiplied_by_a_pole_in_the_first_iteration() -> None:
+    def f(x, y):
+        s = 1.0
+        for _ in range(2):
+            s = s / y + x
+        return s
+
+    # ds/dx is 1 after the first iteration, in which 1.0 / 0.0 has none, and 1 / 0 + 1 after the second.
+    assert differentiable_broadcast(backend="python")(f).jacobian(np.array([1.0]), np.array([0.0]))["x"] == math.inf
+
+
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_as_an_array_it_is_the_blocks_side_by_side(shapes: tuple[tuple[int, ...], ...]) -> None:
     x, y = pair(shapes)

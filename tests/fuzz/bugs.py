@@ -206,6 +206,18 @@ BUGS = [
         "if not self.is_local(",
     ),
     Bug(
+        "values handed on one after the other",
+        differentiate,
+        "assign_together(values, self.names, self.out.block, where)",
+        "[self.out.assign(ir.Var(name, value.kind), value, where) for name, value in values.items()]",
+    ),
+    Bug(
+        "the vertex of a value that a variable no longer has",
+        differentiate,
+        "                    scope.vertices.pop(stmt.target.name, None)\n                    if",
+        "                    if",
+    ),
+    Bug(
         "partials handed on one after the other",
         differentiate,
         "values |= self.places.values(scope.carried[name], self.edges(name, scope), where)",

@@ -101,9 +101,11 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
     """The derivatives by output and argument, and their tolerances; none where none can be compared."""
     nothing = (), (), False
     low, high = SAFE_SINGLE if program.single else SAFE
+    if not all(math.isfinite(x) for x in point):
+        return _zeros(program, point, tally, "at an infinity or NaN")
     # The watch sees what it computes with dual numbers only, and not an argument that is not differentiated in.
     if not all(x == 0 or low <= abs(x) <= high for x in point):
-        return _zeros(program, point, tally)
+        return _zeros(program, point, tally, "near the ends of the format")
     watch = Watch(single=program.single)
     results = []
     try:
@@ -118,7 +120,7 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
         tally.skipped["edge: derivative whose branch hangs on a rounding"] += 1
         return nothing
     if not (low <= watch.least and watch.most <= high):
-        return _zeros(program, point, tally)
+        return _zeros(program, point, tally, "near the ends of the format")
     slopes, tolerances = [], []
     for exact, *others in zip(*results, strict=True):
         kept, bounds = {}, {}
@@ -134,7 +136,7 @@ def _slopes(program: Program, point: Sequence[Any], tally: Tally, runs: int, uni
     return tuple(slopes), tuple(tolerances), False
 
 
-def _zeros(program: Program, point: Sequence[Any], tally: Tally) -> Any:
+def _zeros(program: Program, point: Sequence[Any], tally: Tally, where: str) -> Any:
     """The derivatives in what an output does not depend on along the path that is taken: these are zero anywhere."""
     watch = Watch(single=program.single)
     try:
@@ -147,5 +149,6 @@ def _zeros(program: Program, point: Sequence[Any], tally: Tally) -> Any:
         tally.skipped["edge: derivative whose branch hangs on a rounding"] += 1
         return (), (), False
     zeros = tuple(dict.fromkeys(seeds, 0.0) for seeds in absent)
+    tally.skipped[f"edge: derivative {where}"] += any(len(seeds) < len(program.wrt) for seeds in absent)
     tally.comparisons["derivative that is absent at an edge"] += sum(map(len, zeros))
     return zeros, zeros, False

@@ -273,6 +273,13 @@ def test_values_are_held_at_edges_and_derivatives_where_they_are_safe():
     assert tally.skipped["edge: derivative at an infinity or NaN"] > 0
 
 
+def test_a_derivative_that_is_absent_is_zero_at_an_infinity():
+    program = _edged("def f(x):\n    return (x if x < 0 else 1.0), x * 2.0\n")
+    points = {program.point(at)[0]: at for at in range(200)}
+    expected = {sign: at_an_edge(program, points[sign * math.inf], Tally(), 2) for sign in (-1, 1)}
+    assert [want and want.slopes for want in expected.values()] == [({}, {}), ({0: 0.0}, {})]
+
+
 @pytest.mark.parametrize(
     ("found", "wanted"), [(1.0, math.nan), (math.nan, 1.0), (math.inf, -math.inf), (1e308, math.inf)]
 )
