@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+from forced_ways import WAYS, forced
 from suites import sampled
-from test_random_loops import WAYS, turns
 
 from dualbcast import differentiable_broadcast
 
@@ -109,6 +109,64 @@ def handed_on(x, z, n):
     return last + x, scale
 
 
+def left_by_continue(x, z, n):
+    scale, last = 1.0, 1.0
+    for _ in range(3):
+        if n > 1:
+            continue
+        last = scale
+        if x < 0:
+            continue
+        scale = scale * x
+    return math.exp(z) * scale, math.exp(z) * last
+
+
+def delayed(x, z, n):
+    first = second = third = 1.0
+    for _ in range(2):
+        first, second, third = x, first, second
+    return math.exp(z) * third, math.exp(z) * second, (math.exp(z) - third) * first
+
+
+def left_by_break(x, z, n):
+    scale = 1.0
+    for k in range(4):
+        if k > n:
+            scale = scale * x
+            break
+        if x < 0 and k > 1:
+            break
+    return math.exp(z) * scale
+
+
+def of_several_choices(x, z, n):
+    if n > 2:
+        a, b = x, 1.0
+    elif x > 0:
+        a, b = 1.0, x
+    else:
+        a = b = 2.0
+    slope = math.exp(z)
+    return a * slope, b * slope, a * b * slope, (a + b) * slope, a * slope - b * slope
+
+
+def negated(x, z, n):
+    scale = -x if x > 0 else 1.0
+    rest = 2.0 - scale
+    return rest * math.exp(z), math.exp(z) * (1.0 - rest), -scale * math.exp(z)
+
+
+def returned_from_two_loops(x, z, n):
+    scale = 1.0
+    for i in range(3):
+        for j in range(2):
+            if i + j > n:
+                return scale * math.exp(z)
+            if j > 0 and x > 0:
+                scale = scale * x
+    return scale + z
+
+
 FUNCTIONS = [
     product,
     behind_a_division,
@@ -122,6 +180,12 @@ FUNCTIONS = [
     chosen_before_a_loop,
     continued,
     handed_on,
+    left_by_continue,
+    delayed,
+    left_by_break,
+    of_several_choices,
+    negated,
+    returned_from_two_loops,
 ]
 
 
@@ -134,13 +198,12 @@ def wanted(function: Callable[..., Any]) -> np.ndarray[Any, Any]:
     return np.moveaxis(np.array(slopes), 0, -1)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize(("backend", "way"), [*(("python", way) for way in WAYS), ("cpu", "natural")])
 @pytest.mark.parametrize("function", sampled(FUNCTIONS, 2), ids=lambda function: function.__name__)
 def test_no_product_multiplies_what_is_absent(function: Any, backend: Any, way: str) -> None:
     x, z, n = map(np.array, zip(*POINTS, strict=True))
     slopes = wanted(function)
-    with turns(WAYS[way]):
+    with forced(way):
         f = differentiable_broadcast(backend=backend)(function)
         jacobian = f.jacobian(x, z, n)
         for output, at in np.ndindex(slopes.shape[:2]):
@@ -161,8 +224,13 @@ def test_no_product_multiplies_what_is_absent(function: Any, backend: Any, way: 
                 np.testing.assert_allclose(got, right[there], rtol=1e-13, atol=1e-15, err_msg=f"{way_} {output} {name}")
 
 
-@pytest.mark.parametrize("backend", ["python", "cpu"])
-def test_second_derivatives_of_what_is_absent_are_zero(backend: Any) -> None:
+@pytest.mark.parametrize(("backend", "way"), [*(("python", way) for way in WAYS), ("cpu", "natural")])
+def test_second_derivatives_of_what_is_absent_are_zero(backend: Any, way: str) -> None:
+    with forced(way):
+        check_second_derivatives(backend)
+
+
+def check_second_derivatives(backend: Any) -> None:
     x, z = np.array([-1.0, -1.0, 2.0]), np.array([INF, 800.0, 0.0])
     f = differentiable_broadcast(backend=backend)(lambda x, z: product(x, z, 0) * 2.0)
     hessian = f.hessian(x, z)
@@ -187,8 +255,8 @@ def test_zeros_that_depend_are_numbers() -> None:
     assert np.isnan(f.jacobian(np.zeros(1), np.full(1, 800.0))["x"]).all()
 
 
-def test_the_first_turns_of_a_loop_ask_nothing() -> None:
-    """In a loop whose every turn depends, on all paths, a flag would say in each turn what is so from the second on."""
+def test_the_first_iterations_of_a_loop_ask_nothing() -> None:
+    """In a loop whose every iteration depends, on all paths, a flag would say in each what is so from the second on."""
 
     def integrated(v, damping):
         x = 1.0
@@ -199,10 +267,10 @@ def test_the_first_turns_of_a_loop_ask_nothing() -> None:
 
     text = differentiable_broadcast(integrated).inspect_source("float64", "float64")
     assert "select" not in text
-    assert "_in_" not in text
+    assert "_there" not in text
 
 
-def test_after_a_loop_that_takes_a_turn_nothing_is_asked() -> None:
+def test_after_a_loop_that_has_an_iteration_nothing_is_asked() -> None:
     def mapped(x, y):
         for _ in range(20):
             x = x * y * (1 - x)
@@ -215,5 +283,5 @@ def test_after_a_loop_that_takes_a_turn_nothing_is_asked() -> None:
 
     assert "select" not in differentiable_broadcast(mapped).inspect_source("float64", "float64")
     x, y = np.array([30.0, 3.0]), np.array([INF, 3.0])
-    # The first element takes no turn: the derivative in y is x.
+    # The first element takes no iteration: the derivative in y is x.
     np.testing.assert_allclose(differentiable_broadcast(searched).jacobian(x, y)["y"], [30.0, 36 + 3 * 12.0])

@@ -1,29 +1,26 @@
 """Random loops in which values go from variable to variable: their derivatives against dual numbers in plain Python.
 
-Forward as a whole, each turn as a whole, and whichever of the two is taken.
+In each order of elimination, with loops and branches differentiated in their variables and in the sources.
 """
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
+from forced_ways import WAYS, forced
 
 from dualbcast import differentiable_broadcast
-from dualbcast.program import products
 
 NAMES = "abcdef"
 WRT = NAMES[:3]
 POINTS = np.random.default_rng(1).uniform(-0.9, 1.1, (len(WRT), 4))
-WAYS = {"natural": None, "turns": True, "forward": False}
 
 
 class Dual:
@@ -138,16 +135,6 @@ def function_of(text: str, seed: int, module: Any) -> Any:
     return namespace["drawn"]
 
 
-@contextlib.contextmanager
-def turns(whole: bool | None) -> Iterator[None]:
-    """Each turn as a whole, no turn, or those where that is shorter; nothing that was made another way is used."""
-    with contextlib.ExitStack() as patches:
-        patches.enter_context(mock.patch.object(products, "identity", return_value=""))
-        if whole is not None:
-            patches.enter_context(mock.patch("dualbcast.autodiff.differentiate.is_shorter", return_value=whole))
-        yield
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 600), marks=pytest.mark.slow)], ids=["30", "570"])
 def test_derivatives_are_those_of_dual_numbers(seeds: range, way: str) -> None:
@@ -160,7 +147,7 @@ def test_derivatives_are_those_of_dual_numbers(seeds: range, way: str) -> None:
         slopes = np.array([result.slopes for result in wanted])
         if not (np.isfinite(slopes).all() and abs(values).max() < 1e4 and abs(slopes).max() < 1e5):
             continue
-        with turns(WAYS[way]):
+        with forced(way):
             value, jacobian = differentiable_broadcast(backend="python")(
                 function_of(text, seed, math)
             ).value_and_jacobian(*POINTS)
