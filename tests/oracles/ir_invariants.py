@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from dualbcast.ir.nodes import (
     ARITHMETIC,
     BITWISE,
@@ -10,6 +12,7 @@ from dualbcast.ir.nodes import (
     LOGIC,
     TRUE,
     Assign,
+    Atom,
     Block,
     Break,
     Continue,
@@ -23,7 +26,7 @@ from dualbcast.ir.nodes import (
     While,
     format_expr,
 )
-from dualbcast.ir.traversal import assigned, expressions
+from dualbcast.ir.traversal import assigned, blocks, expressions, read_counts
 
 
 def verify(function: Function) -> Function:
@@ -37,6 +40,42 @@ def verify(function: Function) -> Function:
     for output in function.outputs:
         verifier.expression(output.value, known)
     return function
+
+
+def verify_single_assignment(function: Function) -> Function:
+    """Assert the invariants, and that each name has one assignment, or one on each of several paths that meet.
+
+    The latter are copies, or conversions of integers where a float comes along another path. A parameter counts as
+    assigned at the start. The name is not read in the rest of the block, but for a loop that hands it on, and what
+    follows that loop. The front end gives such programs, and so do differentiation and simplification of them.
+    """
+    counts = Counter([*(param.name for param in function.params), *assigned(function.body)])
+
+    def visit(block: Block) -> None:
+        for at, stmt in enumerate(block):
+            if isinstance(stmt, Assign | For) and counts[stmt.target.name] > 1:
+                name = stmt.target.name
+                assert isinstance(stmt, Assign), f"{name} counts iterations, and is assigned"
+                assert _is_copy(stmt.value), f"{name} = {format_expr(stmt.value)}, and is assigned elsewhere"
+                after = _up_to_loop(block[at + 1 :], name)
+                assert name not in assigned(after), f"{name} is assigned twice along a path"
+                assert name not in read_counts(after), f"{name} is read where it is assigned"
+            for inner in blocks(stmt):
+                visit(inner)
+
+    visit(function.body)
+    return verify(function)
+
+
+def _is_copy(value: Expr) -> bool:
+    """Whether a value is an atom, or that of an integer as a float."""
+    return isinstance(value, Atom) or (isinstance(value, Op) and value.name == "to_float")
+
+
+def _up_to_loop(block: Block, name: str) -> Block:
+    """The statements before a loop that assigns a name."""
+    loops = (at for at, stmt in enumerate(block) if isinstance(stmt, For | While) and name in assigned((stmt,)))
+    return block[: next(loops, len(block))]
 
 
 class _Verifier:

