@@ -156,12 +156,6 @@ BUGS = [
         "test_edges test_presence",
     ),
     Bug(
-        "a partial made of what a loop has changed",
-        "if isinstance(partial, ir.Var) and partial.name in changing:",
-        "if False:",
-        "test_loops test_passes test_random_loops",
-    ),
-    Bug(
         "presence after an iteration that continues early",
         "return  # an iteration may leave variables as they were",
         "pass",

@@ -278,7 +278,7 @@ class _Differentiation:
         """The edges into a result of a branch, from those at the ends of its sides; these get assignments."""
         where, out, into = stmt.location, self.out, dict[int, Edge]()
         assert isinstance(stmt.test, ir.Atom)
-        for source in dict.fromkeys([*edges[0], *edges[1]]):
+        for source in sorted({*edges[0], *edges[1]}):
             both = [each.get(source) for each in edges]
             there = [edge for edge in both if edge is not None]
             if both[0] == both[1]:

@@ -8,7 +8,7 @@ ways through it by edges: a product for each way, and a sum where there is an ed
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -33,15 +33,21 @@ class Plan(NamedTuple):
     costs: dict[str, int]
 
 
-def cheapest_order(edges: Graph, ends: Set[int]) -> Plan:
+def cheapest_order(edges: Graph, ends: Set[int], first: Sequence[int] = ()) -> Plan:
     """The cheapest order to eliminate all vertices with edges into them that are not in `ends`.
 
     `edges` has the vertices in the order of computation; those without an entry are the sources of the graph. Each
     order is tried on all vertices; with those that depend on several sources directly, such as the variables of a
-    loop, after the others; and with the results that other values depend on at the last.
+    loop, after the others; and with the results that other values depend on at the last. The vertices in `first` come
+    before all others.
     """
     bare = _Bare(edges, ends)
-    chain, spent = bare.chains()
+    spent = 0
+    for vertex in first:
+        spent += bare.cost(vertex)
+        bare.eliminate(vertex)
+    chain, of_chains = bare.chains()
+    spent += of_chains
     entries = {each for each in bare.inner if len(bare.into[each]) > 1 and bare.into[each].keys().isdisjoint(edges)}
     results = {each for each in bare.inner - entries if not bare.out[each].isdisjoint(ends) and len(bare.out[each]) > 1}
     costs: dict[str, int] = {}
@@ -63,7 +69,7 @@ def cheapest_order(edges: Graph, ends: Set[int]) -> Plan:
                 best, name = order, each + label
             if len(bare.inner) < 2:
                 break  # there is one order
-    return Plan((*chain, *best), name, costs)
+    return Plan((*first, *chain, *best), name, costs)
 
 
 class _Bare:

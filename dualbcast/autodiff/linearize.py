@@ -143,7 +143,7 @@ class Linearizer(EdgeBuilder):
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {v: {at: _kind(edge) for at, edge in into.items()} for v, into in edges.items()}
-        plan = cheapest_order(kinds, copies.keys())
+        plan = cheapest_order(kinds, copies.keys(), _in_order(edges))
         self._eliminate(plan.order, edges, region.where)
         for copied, end in copies.items():
             region.edges[end] = {at: self.settled(edge, region.where[end]) for at, edge in edges[copied].items()}
@@ -173,6 +173,14 @@ class Linearizer(EdgeBuilder):
                     (out[source].add if source in edges[target] else out[source].discard)(target)
             for source in into:
                 out[source].discard(vertex)
+
+
+def _in_order(edges: Mapping[int, Edges]) -> list[int]:
+    """The vertices that are eliminated in the order of computation: all, if a partial that begins in a loop may meet a
+    pole. It is added to others before, which makes most flags superfluous."""
+    begins = any(edge.begins for into in edges.values() for edge in into.values())
+    poles = any(edge.has_poles for into in edges.values() for source, edge in into.items() if source in edges)
+    return [vertex for vertex in edges if vertex >= 0] if begins and poles else []
 
 
 def _kind(edge: Edge) -> Kind:

@@ -175,22 +175,20 @@ def test_constants_whose_product_is_large_are_not_multiplied() -> None:
     assert product(Edge(P, 1e30), Edge(Q, -1.0))[0].factor == -1e30
 
 
-def test_a_constant_multiplies_an_operand_of_a_product() -> None:
-    """Which several products may share; but not one that has got another value since."""
-    for changing in ((), ("p",), ("q",)):
+def test_a_product_is_multiplied_by_a_constant_itself_and_has_the_sign_of_an_operand() -> None:
+    """Several products may share that; but not of an operand that has got another value since."""
+    for factor, changing, operations in (
+        (2.0, "", ["mul", "mul"]),
+        (-1.0, "", ["mul", "neg", "mul"]),
+        (-1.0, "p", ["mul", "neg"]),
+        (-1.0, "q", ["mul", "neg"]),
+    ):
         out = built()
-        out.changing.update(changing)
-        edge = out.product(Edge(P, 2.0), Edge(Q), NOWHERE)
+        out.changing.add(changing)
+        edge = out.product(Edge(P, factor), Edge(Q), NOWHERE)
         assert edge is not None
         out.exact(edge, NOWHERE)
-        products = [op.args for op in operations_of(tuple(out.block))]
-        assert products[0] == (P, Q)
-        if changing:
-            assert len(products) == 2
-            assert products[1][0] == Const(2.0, "float")
-        else:
-            assert products[1] == (Const(2.0, "float"), Q)
-            assert products[2][0] == P
+        assert written(out) == operations
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -350,8 +349,8 @@ def test_the_slope_of_a_chain_is_found_before_its_partials() -> None:
     def chain(a: float, b: float, c: float, d: float) -> float:
         return math.exp(math.exp(math.exp(math.exp(a + 2.0 * b + c * d))))
 
-    # The first of the partials of what is inside is 1, and the constant may be multiplied by a factor of the slope.
-    assert 3 + 3 <= multiplications(chain, 4) <= 3 + 4
+    # The first of the partials of what is inside is 1, and none of them takes a multiplication.
+    assert multiplications(chain, 4) == 3 + 3
 
     def horner(a: float, b: float, c: float) -> float:
         x = a / b + c
@@ -371,8 +370,8 @@ SCALED: dict[str, tuple[Any, int]] = {
     "3 * sqrt(2 * x)": (lambda x: 3.0 * math.sqrt(2.0 * x), 0),
     # 5 / (7 log(10)) by x.
     "log10(5 * x) / 7": (lambda x: math.log10(5.0 * x) / 7.0, 0),
-    # The quotient of one constant by the exponential.
-    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 4 + 1),
+    # One constant by the exponential, and by the reciprocal of what log10 is of.
+    "log10(erfc(x))": (lambda x: math.log10(math.erfc(x)), 4 + 2),
     # Two quotients stay two.
     "sqrt(log10(x + 3))": (lambda x: math.sqrt(math.log10(x + 3.0)), 1),
     # A constant by two exponentials; what comes after a product without a constant is another.
@@ -441,28 +440,3 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
                 (function(a, b + step) - function(a, b - step)) / (2 * step),
             ]
             np.testing.assert_allclose([each[row] for each in found], [function(a, b), *slopes], rtol=1e-8)
-
-
-CHANGES = {
-    "in a loop": (_turns(Assign(A, Y)),),
-    "on one side": (POSITIVE, If(P, (Assign(A, Y),), ())),
-    "nowhere": (),
-}
-
-
-@pytest.mark.parametrize("how", CHANGES)
-def test_a_slope_is_that_of_what_it_is_made_of_before_that_changes(how: str) -> None:
-    """T = A · A, and A is another before T is read; the front end copies A first, so that the fuzzer finds nothing."""
-    product = Assign(A, Op("mul", (X, Y), "float"))
-    if how == "nowhere":
-        start = (product, Assign(T, Op("mul", (A, A), "float")))
-    else:
-        first = Var("b", "float")
-        start = (replace(product, target=first), Assign(A, first), Assign(T, Op("mul", (A, A), "float")))
-    end = (Assign(U, Op("exp", (T,), "float")),)
-    function = verify(Function("f", (X, Y), (*start, *CHANGES[how], *end), (Output("out", U),)))
-    columns = [[1.0, -1.5, 0.5, -0.25], [0.5, 0.75, 0.25, -1.5]]
-    x, y = np.array(columns)
-    _, in_x, in_y = execute(verify(simplify(jacobian_of(function, (0, 1)).function)), columns)
-    slope = np.exp((x * y) ** 2) * 2 * x * y
-    np.testing.assert_allclose([in_x, in_y], [slope * y, slope * x], rtol=1e-12)
