@@ -8,7 +8,7 @@ ways through it by edges: a product for each way, and a sum where there is an ed
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -33,30 +33,25 @@ class Plan(NamedTuple):
     costs: dict[str, int]
 
 
-def cheapest_order(edges: Graph, ends: Set[int], first: Sequence[int] = ()) -> Plan:
+def cheapest_order(edges: Graph, ends: Set[int], *, forward: bool = False) -> Plan:
     """The cheapest order to eliminate all vertices with edges into them that are not in `ends`.
 
     `edges` has the vertices in the order of computation; those without an entry are the sources of the graph. Each
     order is tried on all vertices; with those that depend on several sources directly, such as the variables of a
-    loop, after the others; and with the results that other values depend on at the last. The vertices in `first` come
-    before all others.
+    loop, after the others; and with the results that other values depend on at the last. With `forward`
+    chains are followed by forward order alone.
     """
     bare = _Bare(edges, ends)
-    spent = 0
-    for vertex in first:
-        spent += bare.cost(vertex)
-        bare.eliminate(vertex)
-    chain, of_chains = bare.chains()
-    spent += of_chains
+    chain, spent = bare.chains()
     entries = {each for each in bare.inner if len(bare.into[each]) > 1 and bare.into[each].keys().isdisjoint(edges)}
     results = {each for each in bare.inner - entries if not bare.out[each].isdisjoint(ends) and len(bare.out[each]) > 1}
     costs: dict[str, int] = {}
     best: tuple[int, ...] = ()
     name = ""
     ways = {"": [bare.inner]}
-    if entries:
+    if entries and not forward:
         ways |= {" to the variables": [bare.inner - entries, entries]}
-    if entries and results:
+    if entries and results and not forward:
         ways |= {" to the variables and results": [bare.inner - entries - results, entries, results]}
     for label, parts in ways.items():
         for each, choose in _ORDERS.items():
@@ -67,9 +62,9 @@ def cheapest_order(edges: Graph, ends: Set[int], first: Sequence[int] = ()) -> P
             costs[each + label] = cost
             if not name or cost < costs[name]:
                 best, name = order, each + label
-            if len(bare.inner) < 2:
+            if forward or len(bare.inner) < 2:
                 break  # there is one order
-    return Plan((*first, *chain, *best), name, costs)
+    return Plan((*chain, *best), name, costs)
 
 
 class _Bare:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
+from operator import itemgetter
 
 from dualbcast.autodiff.activity import is_finite, is_zero, may_be_infinite, partials_at
 from dualbcast.autodiff.eliminate import Kind, Plan, cheapest_order
@@ -15,7 +16,7 @@ from dualbcast.autodiff.presence import UNIT, Edge, EdgeBuilder
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.compose import copy
-from dualbcast.ir.traversal import renamed
+from dualbcast.ir.traversal import operations_of, renamed
 
 Edges = Mapping[int, Edge]
 _numbers = count()
@@ -143,10 +144,21 @@ class Linearizer(EdgeBuilder):
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {v: {at: _kind(edge) for at, edge in into.items()} for v, into in edges.items()}
-        plan = cheapest_order(kinds, copies.keys(), _in_order(edges))
-        self._eliminate(plan.order, edges, region.where)
+        attempts = []
+        for forward in (False, True):
+            made = {vertex: dict(into) for vertex, into in edges.items()}
+            with self.inside([]) as new:
+                plan = cheapest_order(kinds, copies.keys(), forward=forward)
+                self._eliminate(plan.order, made, region.where)
+            masks = sum(operation.name == "select" for operation in operations_of(tuple(new)))
+            attempts.append((masks, forward, plan, new, made))
+            if not masks or not any(edge.begins for into in edges.values() for edge in into.values()):
+                break
+            # In forward order a partial that begins in a loop is added to others before it meets a pole.
+        _, _, plan, new, made = min(attempts, key=itemgetter(0, 1))
+        self.block += new
         for copied, end in copies.items():
-            region.edges[end] = {at: self.settled(edge, region.where[end]) for at, edge in edges[copied].items()}
+            region.edges[end] = {at: self.settled(edge, region.where[end]) for at, edge in made[copied].items()}
         if len(plan.order) > len(copies):
             self.plans.append((region.where[ends[-1]], plan))
 
@@ -173,14 +185,6 @@ class Linearizer(EdgeBuilder):
                     (out[source].add if source in edges[target] else out[source].discard)(target)
             for source in into:
                 out[source].discard(vertex)
-
-
-def _in_order(edges: Mapping[int, Edges]) -> list[int]:
-    """The vertices that are eliminated in the order of computation: all, if a partial that begins in a loop may meet a
-    pole. It is added to others before, which makes most flags superfluous."""
-    begins = any(edge.begins for into in edges.values() for edge in into.values())
-    poles = any(edge.has_poles for into in edges.values() for source, edge in into.items() if source in edges)
-    return [vertex for vertex in edges if vertex >= 0] if begins and poles else []
 
 
 def _kind(edge: Edge) -> Kind:
