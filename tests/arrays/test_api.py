@@ -618,7 +618,7 @@ def test_inspect_ir_and_source() -> None:
     assert "out_dc" not in f.inspect_ir(*["float32"] * 6, product="value")
     text = f.inspect_source(*["float32"] * 6, wrt="c")
     names = {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
-    assert {"cell_update", "kernel"} <= names
+    assert "cell_update" in names
     lines = inspect.getsource(models).splitlines()
     quoted = re.findall(r"# models\.py:(\d+)   (.*)$", text, re.MULTILINE)
     assert len(quoted) >= 4

@@ -182,7 +182,7 @@ def test_an_explanation_with_branches_and_passes() -> None:
     explained = branches.explain(X, ROW, passes=True)
     page = Page(explained._repr_html_())
     shown = [text for _, text in page.cells]
-    assert [text for text in shown if "→" in text] == list(explained.branches)
+    assert [text for text in shown if "→" in text] == [*explained.branches, *explained.orders]
     assert [text.removesuffix(": no change") for text in page.texts["summary"]] == [
         name for name, _ in explained.passes
     ]
