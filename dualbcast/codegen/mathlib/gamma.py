@@ -58,7 +58,8 @@ class _Constants(NamedTuple):
 
 _GAMMA32 = _Constants(
     steps=3,
-    largest=60.0,
+    # Beyond it `twice_scaled` would leave the exponents; gamma is infinite from 36 on, and zero below -43.
+    largest=56.0,
     high=0.693145751953125,
     low=1.4286068203094173e-06,
     root_low=1.563417717509452e-08,
