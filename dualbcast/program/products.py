@@ -19,7 +19,7 @@ import numpy as np
 from dualbcast import disk_cache
 from dualbcast.errors import IterationError, Location, nested_too_deeply
 from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, numbers
-from dualbcast.ir.traversal import most_live, operations_of, remove_dead
+from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.arguments import DType, Signature, beside
 
@@ -147,7 +147,8 @@ def _for_registers(function: Function, which: Which, wrt: Sequence[int], stored:
     after, beside = (
         _storing(*_computed(function, which, wrt, at_once=at_once)[:2], stored) for at_once in (False, True)
     )
-    return after if most_live(after) <= most_live(beside) + _SPARE_REGISTERS else beside
+    is_cheaper = work(after.body) < work(beside.body)
+    return after if is_cheaper and most_live(after) <= most_live(beside) + _SPARE_REGISTERS else beside
 
 
 def every_result(function: Function, which: Which, wrt: Sequence[int]) -> tuple[Function, list[_Place]]:
