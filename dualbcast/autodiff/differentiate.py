@@ -28,7 +28,6 @@ from dualbcast.ir.traversal import (
     blocks,
     expressions,
     falls_through,
-    has_loops,
     jumps,
     read_counts,
     remove_dead,
@@ -77,12 +76,12 @@ def differentiate(
 
 class _Scope(NamedTuple):
     """What the statements of a block belong to: the graph; the vertices of variables; the places of the variables that
-    a loop around them carries; and the names that loops change before the graph is eliminated."""
+    a loop around them carries; and those of the variables of one iteration that are read after the loop."""
 
     region: Region
     vertices: dict[str, int]
     carried: Mapping[str, Places]
-    changing: frozenset[str]
+    exported: Mapping[str, Places]
 
 
 class _Facts:
@@ -91,14 +90,11 @@ class _Facts:
     def __init__(self, stmt: ir.Stmt, flows: Mapping[int, Flow]) -> None:
         every = statements((stmt,))
         assigns = [part for part in every if isinstance(part, ir.Assign | ir.For)]
-        self.targets, self.writes = {part.target.name: part.target for part in assigns}, Counter(map(_target, assigns))
+        self.targets = {part.target.name: part.target for part in assigns}
+        self.writes = Counter([part.target.name for part in assigns])
         self.reads = Counter([leaf.name for part in every for expr in expressions(part) for leaf in variables(expr)])
         self.flows = [flows[id(part)] for part in assigns if id(part) in flows]
         self.sources = {name for flow in self.flows for name, _ in flow.sources}
-
-
-def _target(stmt: ir.Assign | ir.For) -> str:
-    return stmt.target.name
 
 
 class _Differentiation:
@@ -116,8 +112,6 @@ class _Differentiation:
         self.used = _Locally(False, False)
         self.out = Linearizer(names)
         self.reads, self.writes = read_counts(function), Counter(assigned(function.body))
-        self.has_loops = has_loops(function.body)
-        self.out.changing.update(name for name, count in self.writes.items() if count > 1)
         self.flows = {id(stmt): flow_of(stmt) for stmt in assignments(function.body) if stmt.target.kind == "float"}
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
@@ -134,7 +128,7 @@ class _Differentiation:
                 edge = UNIT if tangent == ir.ONE else Edge(tangent)
                 into.setdefault(function.params[position].name, {})[sources[seed]] = edge
         vertices = {name: region.vertex(edges, where) for name, edges in into.items()}
-        self.block(function.body, _Scope(region, vertices, {}, frozenset()))
+        self.block(function.body, _Scope(region, vertices, {}, {}))
         values = [output.value for output in function.outputs]
         ends = {at: vertices[x.name] for at, x in enumerate(values) if isinstance(x, ir.Var) and x.name in vertices}
         self.out.accumulate(region, ends.values())
@@ -156,28 +150,27 @@ class _Differentiation:
     def block(self, block: ir.Block, scope: _Scope) -> None:
         """Append the statements of a block, with derivatives; the vertices of `scope` become those after it."""
         handed_on: list[ir.Assign] = []
-        if self.has_loops:
-            scope = scope._replace(changing=scope.changing | _changing(block))
+        exported: list[str] = []
         jump: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case ir.Assign():
-                    (handed_on if stmt.target.name in scope.carried else self.out.block).append(stmt)
-                    scope.vertices.pop(stmt.target.name, None)
-                    if stmt.target.name in self.useful and id(stmt) in self.flows:
-                        edges = self.out.local_edges(stmt, scope.vertices, scope.changing)
+                case ir.Assign(target=target):
+                    (handed_on if target.name in scope.carried else self.out.block).append(stmt)
+                    exported += [target.name] * (target.name in scope.exported)
+                    scope.vertices.pop(target.name, None)
+                    if target.name in self.useful and id(stmt) in self.flows:
+                        edges = self.out.local_edges(stmt, scope.vertices)
                         if edges:
-                            vertex = scope.vertices[stmt.target.name] = scope.region.vertex(edges, stmt.location)
+                            vertex = scope.vertices[target.name] = scope.region.vertex(edges, stmt.location)
                             if self.at_once and not scope.carried:
-                                self.name_tangents(stmt.target, vertex, scope.region)
+                                self.name_tangents(target, vertex, scope.region)
                 case ir.If():
                     self.branch(stmt, _Facts(stmt, self.flows), scope)
                 case ir.For() | ir.While():
                     self.loop(stmt, _Facts(stmt, self.flows), scope)
                 case _:
                     jump.append(stmt)
-        if handed_on:
-            self.hand_on(handed_on, scope)
+        self.hand_on(handed_on, exported, scope)
         self.out.block += jump
 
     def name_tangents(self, target: ir.Var, vertex: int, region: Region) -> None:
@@ -193,16 +186,18 @@ class _Differentiation:
         for source, edge in edges.items():
             edges[source] = replace(edge, partial=by.get(partials.get(source, ""), edge.partial))
 
-    def hand_on(self, stmts: Sequence[ir.Assign], scope: _Scope) -> None:
-        """Assign variables that a loop carries, together with their partials."""
-        where = stmts[0].location
+    def hand_on(self, stmts: Sequence[ir.Assign], exported: Sequence[str], scope: _Scope) -> None:
+        """Assign variables that a loop carries, together with their partials and those of variables that it exports."""
         values: dict[str, ir.Expr] = {}
         for stmt in stmts:
             same = values.get(stmt.value.name) if isinstance(stmt.value, ir.Var) else None
             values[stmt.target.name] = stmt.value if same is None else same
-        self.out.accumulate(scope.region, [scope.vertices[name] for name in values if name in scope.vertices])
-        for name in [*values]:
-            values |= self.places.values(scope.carried[name], self.edges(name, scope), where)
+        names = [*values, *exported]
+        where = stmts[0].location if stmts else self.function.location
+        self.out.accumulate(scope.region, [scope.vertices[name] for name in names if name in scope.vertices])
+        for name in names:
+            places = scope.carried[name] if name in scope.carried else scope.exported[name]
+            values |= self.places.values(places, self.edges(name, scope), where)
         assign_together(values, self.names, self.out.block, where)
 
     def edges(self, name: str, scope: _Scope) -> Edges:
@@ -339,15 +334,10 @@ class _Differentiation:
                 if at_entry := self.places.edges(name, places, loop, loop.entry, where, begins=True):
                     names[name] = new_vertex()
                     edges[names[name]] = at_entry
-            changing = scope.changing.union(*map(_changing, blocks(stmt)))
-            within = self.within(names, edges, scope._replace(carried=carried, changing=changing), where)
+            within = self.within(names, edges, scope._replace(carried=carried, exported=exported), where)
         for block, new in zip(blocks(stmt), inner, strict=True):
             with out.inside(new):
                 self.block(block, within)
-                mine = among(exported, block) if falls_through(block) else ()
-                out.accumulate(within.region, [within.vertices[name] for name in mine if name in within.vertices])
-                for name in mine:
-                    self.places.assign(exported[name], self.edges(name, within), where)
         *pre, body = map(tuple, inner)
         if isinstance(stmt, ir.While):
             stmt = replace(stmt, pre=pre[0])
@@ -359,9 +349,3 @@ class _Differentiation:
     def is_read(self, name: str, facts: _Facts, *, inside: bool) -> bool:
         """Whether the derivative of a variable is needed after a loop, or in its next iteration."""
         return name in self.useful and (self.reads[name] > facts.reads[name] or (inside and name in facts.reads))
-
-
-def _changing(block: ir.Block) -> frozenset[str]:
-    """The names that loops in a block assign."""
-    loops = [(stmt,) for stmt in statements(block) if isinstance(stmt, ir.For | ir.While)]
-    return frozenset(name for loop in loops for name in assigned(loop))

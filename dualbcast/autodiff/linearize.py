@@ -83,10 +83,10 @@ class Linearizer(EdgeBuilder):
         super().__init__(names)
         self.plans: list[tuple[Location, Plan]] = []
 
-    def local_edges(self, stmt: ir.Assign, vertices: Mapping[str, int], changing: Container[str]) -> dict[int, Edge]:
+    def local_edges(self, stmt: ir.Assign, vertices: Mapping[str, int]) -> dict[int, Edge]:
         """The edges into the value of an assignment from those operands that have vertices.
 
-        The names in `changing` get other values before the edges are eliminated.
+        An operand has the same value where the edges are eliminated: a name is assigned once in each iteration.
         """
         value, where = stmt.value, stmt.location
         edges: dict[int, Edge] = {}
@@ -115,10 +115,6 @@ class Linearizer(EdgeBuilder):
             partial = self.emit(renamed(expr, by), where)
             partial, factor = multiples.get(partial, (partial, 1.0))
             poles, known = has_poles and isinstance(partial, ir.Var), is_finite(partial)
-            if isinstance(partial, ir.Var) and partial.name in changing:
-                held = ir.Var(self.names.fresh(ir.TEMPORARY), "float")
-                self.assign(held, partial, where)
-                partial = held
             edge = Edge(partial, factor, has_poles=poles, is_fixed=known, is_finite=known)
             self.add(edges, vertices[arg.name], edge, where)
         return edges
@@ -144,17 +140,18 @@ class Linearizer(EdgeBuilder):
         copies = {-1 - end: end for end in ends}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {v: {at: _kind(edge) for at, edge in into.items()} for v, into in edges.items()}
+        begins = any(edge.begins for into in edges.values() for edge in into.values())
         attempts = []
-        for forward in (False, True):
+        # In forward order a partial that begins in a loop is added to others before it meets a pole.
+        for forward in (False, True) if begins else (False,):
             made = {vertex: dict(into) for vertex, into in edges.items()}
             with self.inside([]) as new:
                 plan = cheapest_order(kinds, copies.keys(), forward=forward)
                 self._eliminate(plan.order, made, region.where)
-            masks = sum(operation.name == "select" for operation in operations_of(tuple(new)))
+            masks = begins and sum(operation.name == "select" for operation in operations_of(tuple(new)))
             attempts.append((masks, forward, plan, new, made))
-            if not masks or not any(edge.begins for into in edges.values() for edge in into.values()):
+            if not masks:
                 break
-            # In forward order a partial that begins in a loop is added to others before it meets a pole.
         _, _, plan, new, made = min(attempts, key=itemgetter(0, 1))
         self.block += new
         for copied, end in copies.items():

@@ -40,7 +40,6 @@ class PlaceBuilder:
         for source in sorted(loop.active.get(var.name, NONE)):
             place = self.place(var, source)
             places[source] = place, self.flag(place) if loop.needs_flag(var.name, source) else None
-            self.out.changing.add(place.name)
         return places
 
     def values(self, places: Places, edges: Edges, where: Location) -> dict[str, ir.Atom]:

@@ -56,8 +56,7 @@ class EdgeBuilder(Builder):
         super().__init__(names)
         # The conditions that flags are the conjunction of.
         self._conditions: dict[str, Conditions] = {}
-        # The names that are assigned several times, and the operands of products, of which none is among these.
-        self.changing: set[str] = set()
+        # The operands of products.
         self._operands: dict[ir.Atom, tuple[ir.Atom, ir.Atom]] = {}
 
     # --- flags ---------------------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ class EdgeBuilder(Builder):
         if not 1e-6 < abs(factor) < 1e6 and abs(one.factor) != 1 and abs(other.factor) != 1:
             factor, operands = one.factor, (one.partial, self.scaled(other, where))
         partial = self.operate("mul", *operands, where=where)
-        if partial not in operands and self.changing.isdisjoint(getattr(each, "name", "") for each in operands):
+        if partial not in operands:
             self._operands[partial] = operands
         flag, unmasked, begins = self.both(one.flag, other.flag, where), one.unmasked | other.unmasked, True
         for edge, times in ((one, other), (other, one)):

@@ -214,14 +214,14 @@ BUGS = [
     Bug(
         "the vertex of a value that a variable no longer has",
         differentiate,
-        "                    scope.vertices.pop(stmt.target.name, None)\n                    if",
+        "                    scope.vertices.pop(target.name, None)\n                    if",
         "                    if",
     ),
     Bug(
         "partials handed on one after the other",
         differentiate,
-        "values |= self.places.values(scope.carried[name], self.edges(name, scope), where)",
-        "self.places.assign(scope.carried[name], self.edges(name, scope), where)",
+        "values |= self.places.values(places, self.edges(name, scope), where)",
+        "self.places.assign(places, self.edges(name, scope), where)",
     ),
     Bug(
         "derivatives from before a loop forgotten",
@@ -250,8 +250,8 @@ BUGS = [
     Bug(
         "the partials of the source of a copy",
         differentiate,
-        "self.hand_on(handed_on, scope)\n        self",
-        "self.hand_on(handed_on[:1], scope)\n        self",
+        "self.hand_on(handed_on, exported, scope)\n        self",
+        "self.hand_on(handed_on[:1], exported, scope)\n        self",
     ),
     Bug(
         "tangents beside the values: a value's tangent in one source named for all",
