@@ -16,7 +16,7 @@ from dualbcast.autodiff.activity import Flow, all_sources, flow_of
 from dualbcast.autodiff.dual import Direction, Dual, label_of, unused_names
 from dualbcast.autodiff.linearize import Edges, Linearizer, Region, new_vertex
 from dualbcast.autodiff.loop_presence import LoopPresence
-from dualbcast.autodiff.places import PlaceBuilder, Places
+from dualbcast.autodiff.partial_variables import Partials, PartialVariables
 from dualbcast.autodiff.presence import UNIT, Edge, kinds_of
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
@@ -75,13 +75,13 @@ def differentiate(
 
 
 class _Scope(NamedTuple):
-    """What the statements of a block belong to: the graph; the vertices of variables; the places of the variables that
-    a loop around them carries; and those of the variables of one iteration that are read after the loop."""
+    """What the statements of a block belong to: the graph; the vertices of variables; the variables for the partials of
+    what a loop around them carries, and of what is assigned in one iteration and read after the loop."""
 
     region: Region
     vertices: dict[str, int]
-    carried: Mapping[str, Places]
-    exported: Mapping[str, Places]
+    carried: Mapping[str, Partials]
+    exported: Mapping[str, Partials]
 
 
 class _Facts:
@@ -116,14 +116,14 @@ class _Differentiation:
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
         self.useful = all_sources(ends, [*self.flows.values()])
-        self.places = PlaceBuilder(self.out)
+        self.variables = PartialVariables(self.out)
 
     def run(self) -> Dual:
         function, region, where = self.function, Region(), self.function.location
         sources = {seed: new_vertex() for seed in self.directions}
         into: dict[str, dict[int, Edge]] = {}
         for seed, direction in self.directions.items():
-            self.places.labels[sources[seed]] = direction.label
+            self.variables.labels[sources[seed]] = direction.label
             for position, tangent in direction.tangents.items():
                 edge = UNIT if tangent == ir.ONE else Edge(tangent)
                 into.setdefault(function.params[position].name, {})[sources[seed]] = edge
@@ -181,7 +181,7 @@ class _Differentiation:
         self.out.accumulate(region, [vertex])
         new, edges = targets(tuple(self.out.block[start:])), region.edges[vertex]
         partials = {at: edge.partial.name for at, edge in edges.items() if isinstance(edge.partial, ir.Var)}
-        by = {name: self.places.place(target, at) for at, name in partials.items() if name in new}
+        by = {name: self.variables.partial(target, at) for at, name in partials.items() if name in new}
         self.out.block[start:] = renamed_block(tuple(self.out.block[start:]), by)
         for source, edge in edges.items():
             edges[source] = replace(edge, partial=by.get(partials.get(source, ""), edge.partial))
@@ -196,8 +196,8 @@ class _Differentiation:
         where = stmts[0].location if stmts else self.function.location
         self.out.accumulate(scope.region, [scope.vertices[name] for name in names if name in scope.vertices])
         for name in names:
-            places = scope.carried[name] if name in scope.carried else scope.exported[name]
-            values |= self.places.values(places, self.edges(name, scope), where)
+            partials = scope.carried[name] if name in scope.carried else scope.exported[name]
+            values |= self.variables.values(partials, self.edges(name, scope), where)
         assign_together(values, self.names, self.out.block, where)
 
     def edges(self, name: str, scope: _Scope) -> Edges:
@@ -217,7 +217,7 @@ class _Differentiation:
         if len({*live.values()}) >= len(sources):
             return False
         self.used = self.used._replace(**{kind: True})
-        self.places.labels = {vertex: label_of(name) for name, vertex in live.items()} | self.places.labels
+        self.variables.labels = {vertex: label_of(name) for name, vertex in live.items()} | self.variables.labels
         return bool(getattr(self.locally, kind))
 
     def within(self, names: Mapping[str, int], edges: Mapping[int, Edges], scope: _Scope, where: Location) -> _Scope:
@@ -279,25 +279,26 @@ class _Differentiation:
             if both[0] == both[1]:
                 into[source] = there[0]
                 continue
-            place, flags = self.places.place(var, source), [ir.FALSE if edge is None else edge.flag for edge in both]
+            partial = self.variables.partial(var, source)
+            flags = [ir.FALSE if edge is None else edge.flag for edge in both]
             factor = there[0].factor if len({edge.factor for edge in there}) == len(there[1:]) else 1.0
             for side, edge in zip(sides, both, strict=True):
                 with out.inside(side):
                     value: ir.Atom = ir.ZERO
                     if edge is not None:
                         value = out.scaled(edge, where) if factor == 1 else edge.partial
-                    out.assign(place, value, where)
+                    out.assign(partial, value, where)
             flag: ir.Atom = ir.TRUE
             if flags == [ir.TRUE, ir.FALSE]:
                 flag = stmt.test
             elif flags == [ir.FALSE, ir.TRUE]:
                 flag = out.opposite(stmt.test, where)
             elif flags != [ir.TRUE, ir.TRUE]:
-                flag = merged = self.places.flag(place)
+                flag = merged = self.variables.flag(partial)
                 for side, there_ in zip(sides, flags, strict=True):
                     side.append(ir.Assign(merged, there_, where))
             into[source] = Edge(
-                place,
+                partial,
                 factor,
                 flag,
                 frozenset({(flag, True)} if any(edge.unmasked for edge in there) else ()),
@@ -316,22 +317,22 @@ class _Differentiation:
             out.accumulate(scope.region, live.values())
             given = {name: scope.region.into(vertex) for name, vertex in live.items()}
         # The variables with a value from before the loop, and those of one iteration that are read after it.
-        carried: dict[str, Places] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
-        exported: dict[str, Places] = {}
+        carried: dict[str, Partials] = {name: {} for name in facts.targets if self.writes[name] > facts.writes[name]}
+        exported: dict[str, Partials] = {}
         loop = LoopPresence(stmt, facts.flows, given, carried)
         for name in facts.targets:
             if self.is_read(name, facts, inside=name in carried):
-                places = (carried if name in carried else exported).setdefault(name, {})
-                places.update(self.places.of(facts.targets[name], loop))
+                partials = (carried if name in carried else exported).setdefault(name, {})
+                partials.update(self.variables.of(facts.targets[name], loop))
             if name in carried:
-                self.places.assign(carried[name], given.get(name, {}), where)
+                self.variables.assign(carried[name], given.get(name, {}), where)
 
         inner = [list[ir.Stmt]() for _ in blocks(stmt)]
         with out.inside(inner[0]):
             names = {name: vertex for name, vertex in live.items() if name not in carried}
             edges = {vertex: given[name] for name, vertex in names.items()}
-            for name, places in carried.items():
-                if at_entry := self.places.edges(name, places, loop, loop.entry, where, begins=True):
+            for name, partials in carried.items():
+                if at_entry := self.variables.edges(name, partials, loop, loop.entry, where, begins=True):
                     names[name] = new_vertex()
                     edges[names[name]] = at_entry
             within = self.within(names, edges, scope._replace(carried=carried, exported=exported), where)
@@ -343,7 +344,7 @@ class _Differentiation:
             stmt = replace(stmt, pre=pre[0])
         out.block.append(replace(stmt, body=body))
         every = {**carried, **exported}
-        results = {name: self.places.edges(name, places, loop, loop.after, where) for name, places in every.items()}
+        results = {name: self.variables.edges(name, held, loop, loop.after, where) for name, held in every.items()}
         self.after(facts, results, scope, where)
 
     def is_read(self, name: str, facts: _Facts, *, inside: bool) -> bool:

@@ -111,6 +111,12 @@ def known_iterations(loop: ir.For) -> int | None:
     return None
 
 
+def iterations_of(loop: ir.For | ir.While) -> int:
+    """The number of iterations of a loop with constant bounds; eight for another loop."""
+    known = known_iterations(loop) if isinstance(loop, ir.For) else None
+    return 8 if known is None else known
+
+
 def among(names: Container[str], block: ir.Block) -> tuple[str, ...]:
     """The names that a block assigns and that are in `names`, each once."""
     return tuple([name for name in dict.fromkeys(assigned(block)) if name in names])
@@ -238,11 +244,10 @@ def operations_of(part: ir.Function | ir.Block) -> list[ir.Op]:
 
 
 def work(block: ir.Block) -> int:
-    """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop, about
-    eight if their number depends on data."""
+    """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop."""
     total = 0
     for stmt in block:
-        times = (known_iterations(stmt) or 8) if isinstance(stmt, ir.For) else 8 if isinstance(stmt, ir.While) else 1
+        times = iterations_of(stmt) if isinstance(stmt, ir.For | ir.While) else 1
         total += sum(isinstance(expr, ir.Op) for expr in expressions(stmt)) + times * sum(map(work, blocks(stmt)))
     return total
 

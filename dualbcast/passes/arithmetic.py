@@ -19,17 +19,13 @@ from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import (
     assigned,
     free_names,
+    iterations_of,
     map_exprs,
     most_carried,
     operations_of,
     statements,
 )
-from dualbcast.passes.cost_model import (
-    ITERATIONS,
-    cost_of_element,
-    cost_of_operation,
-    iterations_of,
-)
+from dualbcast.passes.cost_model import cost_of_element, cost_of_operation
 from dualbcast.rules.table import RULES
 
 
@@ -179,9 +175,8 @@ def _depth(function: ir.Function) -> float:
                         visit(stmt.body)
                         longer[id(stmt)] = {name: done[name] - length for name, length in first.items()}
                         done.update(first)
-                    iterations = iterations_of(stmt) if isinstance(stmt, ir.For) else ITERATIONS
                     for name, length in longer[id(stmt)].items():
-                        done[name] += length * (iterations - 1)
+                        done[name] += length * (iterations_of(stmt) - 1)
 
     visit(function.body)
     return max([*done.values(), *[of(output.value) for output in function.outputs]], default=0.0)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import expressions, known_iterations
+from dualbcast.ir.traversal import blocks, expressions, iterations_of
 from dualbcast.rules.table import RULES
 
 # Measured with a kernel of each operation. A rule that is not here costs as much as its helper function, if it has one,
@@ -21,8 +21,6 @@ _WEIGHTS = {
     "pow": 36.0,
     "tgamma": 20.0,
 }
-# The assumed number of iterations of a loop whose length depends on data.
-ITERATIONS = 8
 
 
 def cost_of_element(function: ir.Function) -> float:
@@ -38,17 +36,9 @@ def cost_of_block(block: ir.Block) -> float:
         match stmt:
             case ir.If():
                 total += (cost_of_block(stmt.then) + cost_of_block(stmt.orelse)) / 2
-            case ir.For():
-                total += iterations_of(stmt) * cost_of_block(stmt.body)
-            case ir.While():
-                total += ITERATIONS * cost_of_block((*stmt.pre, *stmt.body))
+            case ir.For() | ir.While():
+                total += iterations_of(stmt) * sum(map(cost_of_block, blocks(stmt)))
     return total
-
-
-def iterations_of(loop: ir.For) -> int:
-    """The number of iterations of a loop with constant bounds; for another loop an assumed number."""
-    iterations = known_iterations(loop)
-    return ITERATIONS if iterations is None else iterations
 
 
 def _cost_of_expression(expr: ir.Expr) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import ModuleType
 
-from dualbcast.autodiff import activity, differentiate, eliminate, linearize, loop_presence, places, presence
+from dualbcast.autodiff import activity, differentiate, eliminate, linearize, loop_presence, partial_variables, presence
 from dualbcast.frontend import paths
 from dualbcast.ir import simplification, traversal
 from dualbcast.passes import readable_form
@@ -184,8 +184,8 @@ BUGS = [
     Bug(
         "no zero on the side without a derivative",
         differentiate,
-        "                    out.assign(place, value, where)",
-        "                    if edge is not None:\n                        out.assign(place, value, where)",
+        "                    out.assign(partial, value, where)",
+        "                    if edge is not None:\n                        out.assign(partial, value, where)",
     ),
     Bug(
         "a side's partial without its sign",
@@ -220,18 +220,18 @@ BUGS = [
     Bug(
         "partials handed on one after the other",
         differentiate,
-        "values |= self.places.values(places, self.edges(name, scope), where)",
-        "self.places.assign(places, self.edges(name, scope), where)",
+        "values |= self.variables.values(partials, self.edges(name, scope), where)",
+        "self.variables.assign(partials, self.edges(name, scope), where)",
     ),
     Bug(
         "derivatives from before a loop forgotten",
         differentiate,
-        "self.places.assign(carried[name], given.get(name, {}), where)",
-        "self.places.assign(carried[name], {}, where)",
+        "self.variables.assign(carried[name], given.get(name, {}), where)",
+        "self.variables.assign(carried[name], {}, where)",
     ),
     Bug(
         "partials of carried variables without masks and signs",
-        places,
+        partial_variables,
         "ir.ZERO if edge is None else self.out.exact(edge, where)",
         "ir.ZERO if edge is None else edge.partial",
     ),

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from dualbcast import disk_cache
 from dualbcast.codegen import mathlib
-from dualbcast.codegen.llvm.entry import write_entry
+from dualbcast.codegen.llvm.element_loops import write_entry
 from dualbcast.codegen.llvm.rows import WHOLE
 from dualbcast.codegen.llvm.target import LOCK, features, host
 from dualbcast.codegen.llvm.unit import Unit
