@@ -66,12 +66,14 @@ class Region:
         return inner, sources
 
     def ways_to(self, ends: Iterable[int], stops: Container[int]) -> dict[int, dict[int, Edge]]:
-        """The part of the graph between the sources and some ends, in the order of computation."""
+        """The part of the graph between the sources and some ends, in the order of computation; without the vertices
+        whose ways from sources have all cancelled out."""
         inner, reached = self.between(ends, stops)
         edges: dict[int, dict[int, Edge]] = {}
         for vertex in sorted(inner):
-            edges[vertex] = {source: edge for source, edge in self.edges[vertex].items() if source in reached}
-            if edges[vertex]:
+            into = {source: edge for source, edge in self.edges[vertex].items() if source in reached}
+            if into:
+                edges[vertex] = into
                 reached.add(vertex)
         return edges
 
@@ -137,7 +139,7 @@ class Linearizer(EdgeBuilder):
             return
         edges = region.ways_to(ends, stops)
         # An end may be on the way to another one: a copy of it is left at the last.
-        copies = {-1 - end: end for end in ends}
+        copies = {-1 - end: end for end in ends if end in edges}
         edges |= {copied: {end: UNIT} for copied, end in copies.items()}
         kinds = {v: {at: _kind(edge) for at, edge in into.items()} for v, into in edges.items()}
         begins = any(edge.begins for into in edges.values() for edge in into.values())
@@ -154,6 +156,7 @@ class Linearizer(EdgeBuilder):
                 break
         _, _, plan, new, made = min(attempts, key=itemgetter(0, 1))
         self.block += new
+        region.edges.update({end: {} for end in ends})
         for copied, end in copies.items():
             region.edges[end] = {at: self.settled(edge, region.where[end]) for at, edge in made[copied].items()}
         if len(plan.order) > len(copies):

@@ -291,6 +291,28 @@ def test_every_way_gives_the_partials_of_the_oracle(case: Case) -> None:
             assert np.all(error <= case.allowance * np.finfo(float).eps), f"{way}: partial of {output} in {at}"
 
 
+def cancelled(x: float, y: float) -> tuple[float, ...]:
+    """The partials of `a` are sums of 1 and -1: it depends on nothing, and neither does what is made of it alone."""
+    a = ((x - y) - x) + y
+    s = a if a < 1 else 2.0
+    t = math.exp(s)
+    u = a * y + s * x
+    for _ in range(3):
+        u = u + a * u + x
+        a = a + (y - x) + (x - y)
+    return a, t, u, x * y + s * t
+
+
+@HOW
+def test_ways_that_cancel_out_leave_no_partial(backend: str, way: str) -> None:
+    with forced(way):
+        f = differentiable_broadcast(backend=backend)(cancelled)
+        value, jacobian = f.value_and_jacobian(np.array([3.0]), np.array([2.0]))
+    np.testing.assert_array_equal([each[0] for each in value], [0, 1, 9, 6])
+    wanted = [[0, 0], [0, 0], [3, 0], [2, 3]]
+    np.testing.assert_array_equal([[jacobian[i, at][0] for at in range(2)] for i in range(4)], wanted)
+
+
 # --- presence ---------------------------------------------------------------------------------------------------------
 
 
