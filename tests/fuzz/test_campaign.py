@@ -20,6 +20,7 @@ from edges import at_an_edge, is_edge
 from examine import Mismatch, Tally, expectations, hold
 from found_before import CASES
 from log import Log
+from oracles import independences, rebuild
 from products import PRODUCTS, examine_products
 from program import Program
 from test_planted import BUGS, plant
@@ -278,6 +279,15 @@ def test_a_derivative_that_is_absent_is_zero_at_an_infinity():
     points = {program.point(at)[0]: at for at in range(200)}
     expected = {sign: at_an_edge(program, points[sign * math.inf], Tally(), 2) for sign in (-1, 1)}
     assert [want and want.slopes for want in expected.values()] == [({}, {}), ({0: 0.0}, {})]
+
+
+@pytest.mark.parametrize("function", [lambda x, y: np.maximum(x, y), lambda x, y: np.minimum(x, y)])
+@pytest.mark.parametrize(("point", "absent"), [((math.nan, 1.0), 1), ((1.0, math.nan), 0)])
+def test_the_larger_and_the_smaller_of_a_nan_and_a_number_depend_on_the_nan(
+    function: Any, point: tuple[float, float], absent: int
+):
+    (found,) = independences(rebuild(function), point, (0, 1))
+    assert found == {absent}
 
 
 @pytest.mark.parametrize(

@@ -446,8 +446,9 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "absolute": abs,
     "power": lambda x, p: x**p,
-    "maximum": lambda a, b: a if a >= b else b,
-    "minimum": lambda a, b: a if a <= b else b,
+    # NaN if one is NaN.
+    "maximum": lambda a, b: a if a >= b or value(a) != value(a) else b,
+    "minimum": lambda a, b: a if a <= b or value(a) != value(a) else b,
     "clip": lambda x, low, high: low if x < low else high if x > high else x,
     "where": lambda test, a, b: a if test else b,
     "sign": lambda x: Dual(float((x > 0) - (x < 0))),
