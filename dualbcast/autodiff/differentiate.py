@@ -28,7 +28,6 @@ from dualbcast.ir.traversal import (
     blocks,
     expressions,
     falls_through,
-    jumps,
     read_counts,
     remove_dead,
     renamed_block,
@@ -85,16 +84,33 @@ class _Scope(NamedTuple):
 
 
 class _Facts:
-    """What a branch or a loop contains."""
+    """What a branch or a loop contains; `inner` has the facts of those in it."""
 
-    def __init__(self, stmt: ir.Stmt, flows: Mapping[int, Flow]) -> None:
-        every = statements((stmt,))
-        assigns = [part for part in every if isinstance(part, ir.Assign | ir.For)]
-        self.targets = {part.target.name: part.target for part in assigns}
-        self.writes = Counter([part.target.name for part in assigns])
-        self.reads = Counter([leaf.name for part in every for expr in expressions(part) for leaf in variables(expr)])
-        self.flows = [flows[id(part)] for part in assigns if id(part) in flows]
-        self.sources = {name for flow in self.flows for name, _ in flow.sources}
+    def __init__(self, stmt: ir.Stmt, flows: Mapping[int, Flow], inner: Mapping[int, _Facts]) -> None:
+        self.targets: dict[str, ir.Var] = {}
+        self.writes, self.reads = Counter[str](), Counter[str]()
+        self.flows: list[Flow] = []
+        # Whether the loop around a branch is left, or its next iteration started, on some path.
+        self.jumps = False
+        for part in (stmt, *[part for block in blocks(stmt) for part in block]):
+            if facts := inner.get(id(part)):
+                self.targets |= facts.targets
+                self.writes.update(facts.writes)
+                self.reads.update(facts.reads)
+                self.flows += facts.flows
+                self.jumps |= facts.jumps and isinstance(part, ir.If)
+                continue
+            self.jumps |= isinstance(part, ir.Break | ir.Continue)
+            if isinstance(part, ir.Assign | ir.For):
+                self.targets[part.target.name] = part.target
+                self.writes[part.target.name] += 1
+            self.reads.update([leaf.name for expr in expressions(part) for leaf in variables(expr)])
+            if id(part) in flows:
+                self.flows.append(flows[id(part)])
+
+    def sources(self) -> set[str]:
+        """The variables that derivatives come from."""
+        return {name for flow in self.flows for name, _ in flow.sources}
 
 
 class _Differentiation:
@@ -113,6 +129,11 @@ class _Differentiation:
         self.out = Linearizer(names)
         self.reads, self.writes = read_counts(function), Counter(assigned(function.body))
         self.flows = {id(stmt): flow_of(stmt) for stmt in assignments(function.body) if stmt.target.kind == "float"}
+        # Of branches and loops, from those inside to those outside.
+        self.facts: dict[int, _Facts] = {}
+        for stmt in reversed(statements(function.body)):
+            if blocks(stmt):
+                self.facts[id(stmt)] = _Facts(stmt, self.flows, self.facts)
         # The variables whose derivatives the outputs need.
         ends = [leaf.name for leaf in results(function) if leaf.kind == "float"]
         self.useful = all_sources(ends, [*self.flows.values()])
@@ -165,9 +186,9 @@ class _Differentiation:
                             if self.at_once and not scope.carried:
                                 self.name_tangents(target, vertex, scope.region)
                 case ir.If():
-                    self.branch(stmt, _Facts(stmt, self.flows), scope)
+                    self.branch(stmt, self.facts[id(stmt)], scope)
                 case ir.For() | ir.While():
-                    self.loop(stmt, _Facts(stmt, self.flows), scope)
+                    self.loop(stmt, self.facts[id(stmt)], scope)
                 case _:
                     jump.append(stmt)
         self.hand_on(handed_on, exported, scope)
@@ -208,7 +229,7 @@ class _Differentiation:
 
     def live(self, facts: _Facts, scope: _Scope) -> dict[str, int]:
         """The vertices of the variables from before a branch or a loop that derivatives go through."""
-        within = facts.targets.keys() | facts.sources
+        within = facts.targets.keys() | facts.sources()
         return {name: vertex for name, vertex in scope.vertices.items() if name in within}
 
     def is_local(self, kind: str, live: Mapping[str, int], scope: _Scope) -> bool:
@@ -245,9 +266,9 @@ class _Differentiation:
         live = self.live(facts, scope)
         given: dict[int, Edges] = {vertex: {vertex: UNIT} for vertex in live.values()}
         # The partials of the variables that a loop carries are those in the sources of its region.
-        if jumps(stmt):
+        if facts.jumps:
             out.accumulate(scope.region, given)
-        if jumps(stmt) or not self.is_local("branches", live, scope):
+        if facts.jumps or not self.is_local("branches", live, scope):
             for vertex in sorted(given):
                 out.accumulate(scope.region, [vertex], stops=given.keys() - {vertex})
                 given[vertex] = scope.region.into(vertex)
