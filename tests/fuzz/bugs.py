@@ -202,7 +202,7 @@ BUGS = [
     Bug(
         "own variables as sources beside jumps",
         differentiate,
-        "if jumps(stmt) or not self.is_local(",
+        "if facts.jumps or not self.is_local(",
         "if not self.is_local(",
     ),
     Bug(
