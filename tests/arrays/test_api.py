@@ -732,12 +732,15 @@ def test_explain_for_a_device() -> None:
 @pytest.mark.cuda_compilers
 @pytest.mark.parametrize(
     "arity",
-    [pytest.param(n, marks=[] if n in (1, 2, 5, 8, 16) else pytest.mark.slow) for n in range(1, 17)],
+    [
+        *[pytest.param(n, marks=[] if n in (1, 2, 5, 8, 16) else pytest.mark.slow) for n in range(1, 15)],
+        pytest.param(15, marks=[pytest.mark.slow, pytest.mark.xfail(reason="takes 64 registers", strict=True)]),
+        16,
+    ],
 )
 def test_the_arity_experiment_stays_in_registers(arity: int) -> None:
     kernel = differentiable_broadcast(models.product_of_tanh).explain(*["float32"] * arity, cc=(9, 0)).cuda
-    # With 15 arguments a thread takes two elements, and the assembler does not find an order for fewer.
-    assert kernel.registers <= (64 if arity == 15 else 48)
+    assert kernel.registers <= 48
     assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0)
     if arity in (1, 5, 16):
         assert ".f64" not in kernel.ptx()
