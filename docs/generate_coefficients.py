@@ -90,6 +90,23 @@ def logarithm(dtype: type[np.floating], degree: int) -> None:
     show("log", dtype, ("logarithm", top), error=error)
 
 
+def binary_tail(z: Number) -> Number:
+    """P in log2((1 + s) / (1 - s)) = s * (C + D * s**2 + s**4 * P(s**2)), where C is 2 / log(2) and D a third of it."""
+    s = mpmath.sqrt(z)
+    return 2 * (mpmath.atanh(s) - s - s**3 / 3) / (mpmath.log(2) * s**5)
+
+
+def binary_logarithm(dtype: type[np.floating], degree: int) -> None:
+    """C and D, each with what it lacks in the format, and P."""
+    points = chebyshev(1e-9, (mpmath.sqrt(2) - 1) ** 4, 16 * degree)
+    top, _ = fit(binary_tail, points, degree, weight=lambda _: Number(1))
+    error = max(abs((value(top, z) - binary_tail(z)) * z * z * mpmath.log(2) / 2) for z in points)
+    for factor in (2 / mpmath.log(2), 2 / (3 * mpmath.log(2))):
+        rounded = Number(float(dtype(float(factor))))
+        show("log2", dtype, ("log2_head", [rounded, factor - rounded]), error=error)
+    show("log2", dtype, ("log2_tail", top), error=error)
+
+
 def gamma_near(d: Number) -> Number:
     """lgamma(1 + d) / (d * (d - 1)), which is 1/2 + S."""
     for zero, slope in ((0, mpmath.euler), (1, 1 - mpmath.euler)):
@@ -165,3 +182,5 @@ if __name__ == "__main__":
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
+    binary_logarithm(np.float32, 3)
+    binary_logarithm(np.float64, 7)

@@ -33,7 +33,8 @@ from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
 FOREVER = "forever"
 RESERVED = frozenset(keyword.kwlist) | {
     FOREVER,
-    *("float32", "float64", "int64", "uint8", "range", "quotient", "divided", "muladd", "mulsub", "submul"),
+    *("float32", "float64", "int64", "uint8", "range", "quotient"),
+    *("divided", "base_logarithm", "muladd", "mulsub", "submul"),
     *(f"{verb}_{half}" for verb in ("load", "store", "from", "to") for half in ("float16", "bfloat16")),
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }

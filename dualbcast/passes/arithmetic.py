@@ -1,4 +1,4 @@
-"""Cheaper arithmetic: multiply-adds, shared reciprocals, and the number of vectors that are computed side by side.
+"""Cheaper arithmetic: multiply-adds, reciprocals and logarithms that are shared, and how many vectors go side by side.
 
 The last bits of derivatives may depend on how they are computed; values keep all roundings of the source.
 
@@ -21,6 +21,7 @@ from dualbcast.ir.traversal import (
     free_names,
     iterations_of,
     map_exprs,
+    map_function,
     most_carried,
     operations_of,
     statements,
@@ -124,6 +125,40 @@ def _by_constant(value: ir.Expr) -> ir.Expr:
             if b and math.isfinite(b) and abs(math.frexp(b)[0]) != 0.5:
                 return ir.Op(DIVIDED, (a, ir.Const(b, "float"), ir.Const(1.0 / b, "float")), "float", value.location)
     return value
+
+
+# The logarithm of a number that also is the base of a power.
+BASE_LOGARITHM = "base_logarithm"
+
+
+def share_logarithms(function: ir.Function) -> ir.Function:
+    """The function with the logarithms of powers' bases computed as powers compute them: LLVM keeps one copy of that.
+
+    Before::
+
+        function f(x: float, y: float)
+            p: float = pow(x, y)
+            l: float = log(x)
+            q: float = mul(p, l)
+            output out = q
+
+    After::
+
+        function f(x: float, y: float)
+            p: float = pow(x, y)
+            l: float = base_logarithm(x)
+            q: float = mul(p, l)
+            output out = q
+    """
+    bases = {op.args[0] for op in operations_of(function) if op.name == "pow"}
+
+    def shared(value: ir.Expr) -> ir.Expr:
+        match value:
+            case ir.Op(name="log", args=(base,)) if base in bases:
+                return replace(value, name=BASE_LOGARITHM)
+        return value
+
+    return map_function(function, shared) if bases else function
 
 
 # Limits for processors with 32 vector registers (docs/decisions/021-interleaving.md): the wanted number of operations

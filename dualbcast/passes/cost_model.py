@@ -18,7 +18,8 @@ _WEIGHTS = {
     **dict.fromkeys(("asin", "acos", "atan", "fmod", "lgamma", "nextafter"), 12.0),
     **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),
     "erfc": 20.0,
-    "pow": 36.0,
+    "pow": 32.0,
+    "divided_power": 6.0,
     "tgamma": 20.0,
 }
 

@@ -18,7 +18,7 @@ from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import has_loops, operations_of
 from dualbcast.kernel_spec import KernelSource, KernelSpec, Layout
-from dualbcast.passes.arithmetic import fuse_multiply_adds, share_reciprocals, vectors_to_interleave
+from dualbcast.passes.arithmetic import fuse_multiply_adds, share_logarithms, share_reciprocals, vectors_to_interleave
 from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers, inline_user_rules
 from dualbcast.passes.masked_loops import mask_loops
@@ -97,6 +97,8 @@ def cpu(uniform: set[str], dtype: str) -> list[Pass | Fallback]:
         # After if-conversion, which brings divisions of several branches into one block. A float32 division takes half
         # of the time, and multiplications in its place would take longer.
         *([share_reciprocals] if dtype == "float64" else []),
+        # After the branches were costed, to which it is a logarithm as any other.
+        share_logarithms,
     ]
 
 

@@ -54,10 +54,38 @@ def cbrt_slope(y: float) -> float:
     return 1.0 / y * (1.0 / y) / 3.0
 
 
-@partials(lambda x, p, y, s: ((p - 1.0) * s / x, y / x + s * math.log(x), 0))
+def divided_power(x: float, p: float, y: float) -> float:
+    """x**(p - 1), given y = x**p: the quotient, except where that or y is no number of all digits."""
+    ratio = y / x
+    if 1e-30 < abs(y) < 1e30 and 1e-30 < abs(ratio) < 1e30:
+        return ratio
+    # Where p - 1 is not exact, the power would magnify its rounding.
+    if x == 0 or isinf(x) or (abs(p) >= 1 and p - (p - 1.0) == 1):
+        return math.pow(x, p - 1.0)
+    return ratio
+
+
+def lower_power(x: float, p: float, y: float) -> float:
+    """x**(p - 1), given y = x**p, with the derivatives of this power."""
+    return divided_power(x, p, y)
+
+
 def power_slope(x: float, p: float, y: float) -> float:
-    """The slope in x of y = x**p where p - 1 is not exact: the power would magnify its rounding."""
-    return p * (math.inf if x == 0 else 0.0 if isinf(x) else y / x)
+    """The slope in x of y = x**p. Where the exponent is 0 it is 0, not 0 * inf."""
+    return 0.0 if p == 0 and x == 0 else p * lower_power(x, p, y)
+
+
+def power_curvature(x: float, p: float, y: float, slope: float) -> float:
+    """The second derivative in x of y = x**p; where p is small, x**(p - 2) may overflow before it does."""
+    if p == 0 and x == 0:
+        return 0.0
+    return (p - 1.0) * slope / x if abs(p) < 1 else p * power_slope(x, p - 1.0, lower_power(x, p, y))
+
+
+partials(lambda x, p, y, low: (power_slope(x, p - 1.0, low), 0.0 if low == 0 else low * math.log(x), 0))(lower_power)
+partials(
+    lambda x, p, y, s: (power_curvature(x, p, y, s), lower_power(x, p, y) + (0.0 if s == 0 else s * math.log(x)), 0)
+)(power_slope)
 
 
 # --- inverse functions: where the slope tends to 0 or infinity, the curvature does as a power of it ----------------

@@ -61,7 +61,7 @@ _SCALAR_FUNCTIONS = {name: getattr(module, name) for module in (arithmetic, spec
 
 def _rule(name: str, partials: Callable[..., Any], spellings: str = "", **parts: Any) -> None:
     """Add a row, with the function of the same name that is written in the scalar language, if there is one."""
-    rule(name, partials, *spellings.split(), function=_SCALAR_FUNCTIONS.get(name), **parts)
+    rule(name, partials, *spellings.split(), **{"function": _SCALAR_FUNCTIONS.get(name), **parts})
 
 
 # --- powers, exponentials, logarithms ------------------------------------------------------------------------------
@@ -77,21 +77,18 @@ _rule("log10", lambda x, y: (1.0 / LN10 / x,), "math.log10 numpy.log10", domain=
 _rule("log1p", lambda x, y: (1.0 / (1.0 + x),), "math.log1p numpy.log1p scipy.special.log1p", domain=(ABOVE_MINUS_ONE,))
 _rule(
     "pow",
-    # Where the exponent is 0 the derivative in x is 0 (not 0 * inf), in a form that is right for the mixed derivative.
     # The derivative in p is 0 where the value is, also at x = 0; for negative x it does not exist: NaN.
-    lambda x, p, y: (
-        (0.0 if x == 0 else p / x)
-        if p == 0
-        else (
-            curvatures.power_slope(x, p, y)
-            if abs(p) < 1 or (p - (p - 1.0) != 1 and x != 0 and not arithmetic.isinf(x))
-            else p * math.pow(x, p - 1.0)
-        ),
-        0.0 if y == 0 else y * math.log(x),
-    ),
+    lambda x, p, y: (curvatures.power_slope(x, p, y), 0.0 if y == 0 else y * math.log(x)),
     "math.pow numpy.power numpy.float_power",
     domain=((1e-2, 10.0), NEAR),
     kinks=(((0.0, 0.0), (0.0, -math.inf)), ((0.0, 1.0), (1.0, 0.0)), ((0.0, 2.0), (0.0, 0.0))),
+)
+# x**(p - 1), given y = x**p, as a number of its own. (`curvatures.lower_power` has the derivatives of the power.)
+_rule(
+    "divided_power",
+    lambda x, p, y, low: (-low / x, 0, 1.0 / x),
+    function=curvatures.divided_power,
+    domain=((1e-2, 10.0), NEAR, (0.1, 10.0)),
 )
 # Powers with a constant exponent for which roots are faster. (x + 0.0 is x, but turns -0.0 into 0.0.)
 _rule("root", lambda x, y: (0.5 / y,), domain=(POSITIVE,))

@@ -45,6 +45,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "root_cubed": lambda x: x ** mp.mpf("1.5"),
     "inverse_root_cubed": lambda x: x ** mp.mpf("-1.5"),
     "pow": lambda x, p: x**p,
+    "divided_power": lambda x, _, y: y / x,  # whatever y is, as long as it has all digits
     "hypot": lambda a, b: mp.sqrt(a * a + b * b),
     "logaddexp": lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
     "logaddexp2": lambda a, b: mp.log(mp.mpf(2) ** a + mp.mpf(2) ** b) / mp.log(2),
@@ -207,6 +208,16 @@ EDGES: dict[str, tuple[Edge, ...]] = {
         ((2.0, -inf), 0.0, (ANY, 0.0)),
         ((nan, 0.0), 1.0, (ANY, nan)),
         ((1e-30, 0.0), 1.0, (0.0, -69.07755278982137)),
+    ),
+    "divided_power": (
+        ((0.0, 3.0, 0.0), 0.0, (ANY, 0.0, ANY)),
+        ((0.0, 1.0, 0.0), 1.0, (ANY, 0.0, ANY)),
+        ((0.0, 0.5, 0.0), inf, (ANY, 0.0, ANY)),
+        ((-2.0, 3.0, -8.0), 4.0, (ANY, 0.0, ANY)),
+        ((inf, 0.0, 1.0), 0.0, (ANY, 0.0, ANY)),
+        ((inf, 2.0, inf), inf, (ANY, 0.0, ANY)),
+        ((2.0**-100, 2.0, 0.0), 2.0**-100, (ANY, 0.0, ANY)),  # where y underflows, in float32
+        ((2.0**100, 2.0, inf), 2.0**100, (ANY, 0.0, ANY)),
     ),
     "root": (
         ((0.0,), 0.0, (inf,)),

@@ -289,9 +289,10 @@ class Body:
             return args[0].to(dtype)
         if name == "single":  # a value rounded to float32
             return args[0].to("float32").to(dtype)
-        if name in self.unit.program.helpers:
-            return self._helper(name, args)
-        return self.unit.mathematics[name](*spread(*args))
+        # What the mathematics has needs no helper.
+        if name in self.unit.mathematics:
+            return self.unit.mathematics[name](*spread(*args))
+        return self._helper(name, args)
 
     def _helper(self, name: str, args: list[Value]) -> Value:
         f = self.unit.module.use(_write_helper, self.unit, name, tuple([each.lanes for each in args]))

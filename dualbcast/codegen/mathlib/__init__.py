@@ -22,15 +22,13 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.mathlib import elementary
+from dualbcast.codegen.mathlib import elementary, powers
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
-    apart,
     exp,
     format_of,
     instead,
-    is_even,
     library,
     sign_of,
     vector_library,
@@ -62,53 +60,6 @@ def converts_in_hardware() -> bool:
 
 
 # --- around a library's functions of vectors --------------------------------------------------------------------------
-
-
-def _power(library: Emit, x: Value, y: Value) -> Value:
-    """x to the power y, by a function that takes long for some of them in a vector."""
-    if not x.is_vector:
-        return library(x, y)
-    form = format_of(x)
-    smallest = x.constant(form.normal).bits()
-    span = x.constant(math.inf).bits() - smallest
-    is_normal = (x.bits() - smallest).unsigned("<", span)
-    size = absolute(y * _power_logarithm(x))
-    is_ordinary = is_normal & (size < form.bias - 3)
-    symbol = f"dualbcast_pow_of_any_{x.kind.count}_{form.width}"
-    of_all = partial(_of_all, library)
-    return instead(~is_ordinary, lambda: library(x, y), lambda: apart(symbol, of_all, x, y, cold=True))
-
-
-def _power_logarithm(x: Value) -> Value:
-    """k + f of a positive x = 2**k * (1 + f): less than log2(x) by at most 0.087; of a subnormal x it is more."""
-    form = format_of(x)
-    # As many bits as a float has digits go to it by way of its last bits, since AVX2 cannot convert.
-    places = form.width - 1 - form.fraction
-    high = (x.bits() >> places) | x.constant(2.0**form.fraction).bits()
-    whole = high.as_float() - 2.0**form.fraction
-    return whole * 2.0 ** (places - form.fraction) - form.bias
-
-
-def _of_all(library: Emit, x: Value, y: Value) -> Value:
-    """The powers of vectors in which some number is not ordinary."""
-    form, one = format_of(x), x.constant(1.0)
-    base = absolute(x)
-    exponent = y * names(True)["log"](base)
-    # Elsewhere the power is infinite or 0, in absolute value, or none.
-    is_above = exponent > -form.log2 * (form.bias + form.fraction + 1)
-    is_inside = is_above & (exponent < form.log2 * (form.bias + 2))
-    power = library(*(is_inside.choose(value, one) for value in (base, y)))
-    power = is_inside.choose(power, names(True)["exp"](exponent))
-    # 1 to an infinite power is 1, that of -1 too.
-    power = (base == 1.0).choose(one, power)
-    # Of a negative base the power has its sign where the exponent is odd, and is none where that is not whole.
-    is_whole, even = intrinsic("trunc", y) == y, is_even(y)
-    sign = sign_of(x.bits())
-    signed = power.bits() | (is_whole & ~even).choose(sign, 0)
-    power = signed.as_float()
-    is_finite = (x < 0.0) & (x > -math.inf)
-    power = (is_finite & ~is_whole).choose(math.nan, power)
-    return ((y == 0.0) | (x == 1.0)).choose(one, power)
 
 
 def _within(inside: Emit, beyond: Emit, harmless: float, library: Emit, x: Value) -> Value:
@@ -156,7 +107,6 @@ def _has_finite_exp(x: Value) -> Value:
 
 # The code around the library's function of vectors, which is the first argument.
 AROUND: dict[str, Emit] = {
-    "pow": _power,
     "exp2": partial(_within, _exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
     "log2": _logarithm(0.0),
     "log10": _logarithm(0.0),
@@ -190,9 +140,12 @@ FUNCTIONS: dict[str, Emit] = {
     "sin": elementary.sin,
     "cos": elementary.cos,
     "erfc": elementary.erfc,
+    "pow": powers.pow,
     **{name: partial(_of_gamma, name) for name in ("lgamma", "tgamma")},
     "fmod": elementary.fmod,
 }
+# What computes with parts of other functions; they are inlined, too.
+SHARING: dict[str, Emit] = {"base_logarithm": powers.base_logarithm, "divided_power": powers.divided_power}
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
@@ -208,7 +161,8 @@ def names(vector: bool) -> dict[str, Emit]:
         in_vectors = vector and name in target.VECTORISED
         call = partial(vector_library if in_vectors else library, name)
         functions[name] = partial(AROUND[name], call) if vector and name in AROUND else call
-    functions |= FUNCTIONS if has_fma() else {}
+    functions["base_logarithm"] = functions["log"]
+    functions |= FUNCTIONS | SHARING if has_fma() else {}
     return functions | {
         "divided": divided,
         # A product and a sum, rounded once where the processor does that.

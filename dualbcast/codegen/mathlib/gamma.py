@@ -17,6 +17,7 @@ from typing import NamedTuple
 from dualbcast.codegen.mathlib.elementary import log
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
+    area_argument,
     at_most,
     copysign,
     fma,
@@ -198,16 +199,9 @@ def _large(constants: _Constants, m: Value) -> tuple[Value, Value]:
 def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
     """log(m) as the sum of two numbers, for m that are above 2, with half as many digits again as one has."""
     form = format_of(m)
-    # m = 2**k * (1 + d), where d is counted from sqrt(1/2).
     exponent, left = halved(m)
     k = exponent - (2.0**form.fraction + form.bias)
-    # s = d / (2 + d), and what of the divisor and of the quotient is rounded off.
-    d, divisor = left - 1.0, left + 1.0
-    lacking = left - (divisor - 1.0)
-    reciprocal = 1.0 / divisor
-    s = d * reciprocal
-    off = fma(-s, divisor, d)
-    off = fma(-s, lacking, off) * reciprocal
+    s, off = area_argument(left)
     # What s lacks counts in all of the series, whose slope in s is 2 / (1 - s**2).
     square, off = s * s, off + off
     tail = fma(s * square, polynomial(constants.log, square), fma(off, square, off))

@@ -36,7 +36,8 @@ class Format:
 
     exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
 
-    log(1 + f) is f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2).
+    log(1 + f) is f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2). There log2(m) is
+    s * (C + D * s**2 + s**4 * P(s**2)) with s = (m - 1) / (m + 1).
 
     erfc(x) is exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= `erfc_end`. All coefficients are
     positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
@@ -60,6 +61,9 @@ class Format:
     farthest: float  # up to here a multiple of them leaves the right remainder
     exponential: tuple[float, ...]  # P of exp, from the constant on
     logarithm: tuple[float, ...]  # P of log
+    # C and D of log2, each with what it lacks in the format, and P.
+    log2_head: tuple[tuple[float, float], tuple[float, float]]
+    log2_tail: tuple[float, ...]
     erfc_above: tuple[float, ...]  # A
     erfc_below: tuple[float, ...]  # B
     sine: tuple[float, ...]  # S
@@ -95,6 +99,8 @@ FLOAT32 = Format(
         *(0.3333335518836975, -0.2500085234642029, 0.19999825954437256, -0.16621370613574982, 0.14227114617824554),
         *(-0.13202103972434998, 0.1262032687664032, -0.07362867891788483),
     ),
+    log2_head=((2.885390043258667, 3.851926067000022e-08), (0.9617967009544373, -7.028461812552678e-09)),
+    log2_tail=(0.5770780444145203, 0.41220006346702576, 0.32034656405448914, 0.2758597135543823),
     erfc_above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
     erfc_below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
     sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
@@ -124,6 +130,11 @@ FLOAT64 = Format(
         *(-0.12499999689720186, 0.11111111620272714, -0.10000015584842055, 0.09090909746386354, -0.08332893867515177),
         *(0.07691778451952211, -0.0714992981357431, 0.06682130776502695, -0.06190163458644951, 0.05679883651136751),
         *(-0.057222804813101484, 0.06498536047744115, -0.058586638532475796, 0.025120062610375953),
+    ),
+    log2_head=((2.8853900817779268, 4.0710547481862066e-17), (0.9617966939259756, 5.0577616648125907e-17)),
+    log2_tail=(
+        *(0.5770780163555853, 0.41219858311114393, 0.3205988979671268, 0.2623081914737236),
+        *(0.22195278805489357, 0.19238059191781123, 0.16888466474590988, 0.16913566786993894),
     ),
     erfc_above=(
         *(0.8716208329044876, 1.7831245672575717, 1.8270761585231294, 1.2076444055999798, 0.5637479853017717),
@@ -183,6 +194,16 @@ def halved(x: Value) -> tuple[Value, Value]:
     counted = x.bits() - root + one
     exponent = (counted >> form.fraction) | x.constant(2.0**form.fraction).bits()
     return exponent.as_float(), ((counted & ((1 << form.fraction) - 1)) + root).as_float()
+
+
+def area_argument(m: Value) -> tuple[Value, Value]:
+    """s = (m - 1) / (m + 1) of an m from 1/2 to 2, and what s lacks: log(m) is 2 * atanh(s)."""
+    above, below = m - 1.0, m + 1.0
+    reciprocal = 1.0 / below
+    s = above * reciprocal
+    # m - (below - 1) is what the sum has lost.
+    rest = fma(-s, m - (below - 1.0), fma(-s, below, above))
+    return s, rest * reciprocal
 
 
 def is_even(x: Value) -> Value:
