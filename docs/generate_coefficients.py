@@ -96,15 +96,23 @@ def binary_tail(z: Number) -> Number:
     return 2 * (mpmath.atanh(s) - s - s**3 / 3) / (mpmath.log(2) * s**5)
 
 
-def binary_logarithm(dtype: type[np.floating], degree: int) -> None:
-    """C and D, each with what it lacks in the format, and P."""
-    points = chebyshev(1e-9, (mpmath.sqrt(2) - 1) ** 4, 16 * degree)
-    top, _ = fit(binary_tail, points, degree, weight=lambda _: Number(1))
+def powers() -> None:
+    """log2 and exp2 in float64: L and E, with errors for powers in float32, and P, C and D for those in float64."""
+    low, high = mpmath.sqrt(0.5) - 1, mpmath.sqrt(2) - 1
+    points = chebyshev(low, high, 16 * 12)
+    top, _ = fit(lambda f: mpmath.log(1 + f) / f / mpmath.log(2), points, 12)
+    error = max(abs(f * value(top, f) * mpmath.log(2) / mpmath.log(1 + f) - 1) for f in points)
+    show("log2", np.float64, ("_LOGARITHM", top), error=error)
+    points = chebyshev(-0.5, 0.5, 16 * 5)
+    top, _ = fit(lambda r: (2**r - 1) / r, points, 5, weight=abs)
+    error = max(abs((1 + r * value(top, r)) / 2**r - 1) for r in points)
+    show("exp2", np.float64, ("_EXPONENTIAL", top), error=error)
+    points = chebyshev(1e-9, low**2 / (2 + low) ** 2, 16 * 7)
+    top, _ = fit(binary_tail, points, 7, weight=lambda _: Number(1))
     error = max(abs((value(top, z) - binary_tail(z)) * z * z * mpmath.log(2) / 2) for z in points)
-    for factor in (2 / mpmath.log(2), 2 / (3 * mpmath.log(2))):
-        rounded = Number(float(dtype(float(factor))))
-        show("log2", dtype, ("log2_head", [rounded, factor - rounded]), error=error)
-    show("log2", dtype, ("log2_tail", top), error=error)
+    show("log2", np.float64, ("_TAIL", top), error=error)
+    for label, factor in (("_FIRST", 2 / mpmath.log(2)), ("_SECOND", 2 / (3 * mpmath.log(2)))):
+        print(f"{label}, {label}_LOW = {float(factor)}, {float(factor - Number(float(factor)))}")
 
 
 def gamma_near(d: Number) -> Number:
@@ -182,5 +190,4 @@ if __name__ == "__main__":
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
-    binary_logarithm(np.float32, 3)
-    binary_logarithm(np.float64, 7)
+    powers()

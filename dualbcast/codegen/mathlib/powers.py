@@ -11,6 +11,7 @@ import math
 
 from dualbcast.codegen.mathlib.elementary import log
 from dualbcast.codegen.mathlib.primitives import (
+    FLOAT64,
     Emit,
     absolute,
     apart,
@@ -29,6 +30,26 @@ from dualbcast.codegen.mathlib.primitives import (
 )
 from dualbcast.codegen.values import Value, intrinsic
 
+# `docs/generate_coefficients.py` finds these. For float32, in float64: L in log2(1 + f) = f * L(f) from sqrt(1/2) to
+# sqrt(2), and E in 2**r = 1 + r * E(r) for abs(r) <= 1/2.
+_LOGARITHM = (
+    *(1.4426950408710328, -0.7213475209708019, 0.4808983600896932, -0.36067365375866733),
+    *(0.2885374015097425, -0.24045442909032358, 0.2061726577864715, -0.18026873041872704),
+    *(0.1587843622435105, -0.14351601851737106, 0.14496738242394488, -0.14134209581191587),
+    0.0753963473902749,
+)
+_EXPONENTIAL = (
+    *(0.6931472067106199, 0.24022651084149668, 0.05550327214209201, 0.009618035958601058),
+    *(0.0013400432165385696, 0.00015467364972853427),
+)
+# For float64: C and D, each with what it lacks, and P in log2((1 + s) / (1 - s)) = s * (C + D * s**2 + s**4 * P(s**2)).
+_FIRST, _FIRST_LOW = 2.8853900817779268, 4.0710547481862066e-17
+_SECOND, _SECOND_LOW = 0.9617966939259756, 5.0577616648125907e-17
+_TAIL = (
+    *(0.5770780163555853, 0.41219858311114393, 0.3205988979671268, 0.2623081914737236),
+    *(0.22195278805489357, 0.19238059191781123, 0.16888466474590988, 0.16913566786993894),
+)
+
 
 def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
@@ -39,8 +60,10 @@ def pow(x: Value, y: Value) -> Value:
 def base_logarithm(x: Value) -> Value:
     """log(x), by the code that powers of x have."""
     form = format_of(x)
-    high, low = _logarithm(x)
-    result = fma(high, form.log2, fma(high, form.log2_low, low * form.log2))
+    high, *low = _logarithm(x)
+    result = (
+        fma(high, form.log2, fma(high, form.log2_low, low[0] * form.log2)) if low else _narrow(high * math.log(2.0))
+    )
     return _or_apart(~_is_normal(x), result, "log", log, x)
 
 
@@ -65,24 +88,36 @@ def _is_normal(x: Value) -> Value:
     return (x.bits() - smallest).unsigned("<", span)
 
 
-def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, Value]:
-    """log2(x) - lift of a normal positive x, as the sum of two numbers of which the second is small.
+def _wide(x: Value) -> Value:
+    return x.to("float64")
 
-    With x = 2**n * m and s = (m - 1) / (m + 1) it is n + s * (C + D * s**2 + s**4 * P(s**2)). The terms with C and D
-    are sums of two numbers, too. What is lost is less than 2**-64 of the logarithm in float64, and 2**-35 in float32.
+
+def _narrow(x: Value) -> Value:
+    return x.to("float32")
+
+
+def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
+    """log2(x) - lift of a normal positive x: in float64 for float32, for float64 as the sum of two numbers of which the
+    second is small.
+
+    With x = 2**n * m the first is n + f * L(f), where f = m - 1. The second is n + s * (C + D * s**2 + s**4 * P(s**2)),
+    where s = (m - 1) / (m + 1), and the terms with C and D are sums of two numbers, too. What is lost is less than
+    2**-35 of the logarithm, and 2**-64.
     """
     form = format_of(x)
     exponent, m = halved(x)
     n = exponent - (2.0**form.fraction + form.bias) - lift
+    if form.width == 32:
+        f = _wide(m - 1.0)
+        return (fma(f, polynomial(_LOGARITHM, f), _wide(n)),)
     s, s_low = area_argument(m)
     square = s * s
     square_low = fma(s + s, s_low, fma(s, s, -square))
-    (first, first_low), (second, second_low) = form.log2_head
-    term = square * second
-    term_low = fma(square, second, -term) + fma(square_low, second, square * second_low)
-    tail = fma(square * square, polynomial(form.log2_tail, square), term_low + first_low)
-    factor = term + first
-    factor_low = (first - factor + term) + tail
+    term = square * _SECOND
+    term_low = fma(square, _SECOND, -term) + fma(square_low, _SECOND, square * _SECOND_LOW)
+    tail = fma(square * square, polynomial(_TAIL, square), term_low + _FIRST_LOW)
+    factor = term + _FIRST
+    factor_low = (_FIRST - factor + term) + tail
     product = s * factor
     product_low = fma(s, factor, -product) + fma(s, factor_low, s_low * factor)
     high = n + product
@@ -92,16 +127,22 @@ def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, Value]:
     return total, high - total + low
 
 
-def _power(logarithm: tuple[Value, Value], y: Value) -> Value:
+def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     """2**(y * logarithm), where the product is not NaN."""
-    high, low = logarithm
     form = format_of(y)
+    high, *low = logarithm
+    y = _wide(y)
     # Beyond these it is infinite or 0.
-    product = at_least(-form.bias - form.fraction - 8.0, at_most(form.bias + 8.0, y * high))
-    is_inside = (product > -form.bias - form.fraction - 8.0) & (product < form.bias + 8.0)
-    product_low = is_inside.choose(fma(y, low, fma(y, high, -product)), 0.0)
-    shifted = product + form.shifter
+    least, most = -form.bias - form.fraction - 8.0, form.bias + 8.0
+    product = at_least(least, at_most(most, y * high))
+    shifted = product + FLOAT64.shifter
     rest = product - rounded(shifted)
+    if not low:
+        # A float64 has room for the exponents of all float32 and more.
+        power = fma(rest, polynomial(_EXPONENTIAL, rest), rest.constant(1.0)).bits() + (shifted.bits() << 52)
+        return _narrow(power.as_float())
+    is_inside = (product > least) & (product < most)
+    product_low = is_inside.choose(fma(y, low[0], fma(y, high, -product)), 0.0)
     r = rest + product_low
     r_low = rest - r + product_low
     # exp's polynomial, of log(2) * r.
@@ -121,9 +162,9 @@ def _of_any(x: Value, y: Value) -> Value:
     is_subnormal = base < form.normal
     is_finite = (base > 0.0) & (base < math.inf)
     normal = is_finite.choose(is_subnormal.choose(base * 2.0**lift, base), one)
-    high, low = _logarithm(normal, is_subnormal.choose(x.constant(lift), 0.0))
-    high = is_finite.choose(high, (base == 0.0).choose(x.constant(-math.inf), base))
-    power = _power((high, low), y)
+    high, *low = _logarithm(normal, is_subnormal.choose(x.constant(lift), 0.0))
+    high = is_finite.choose(high, (base == 0.0).choose(high.constant(-math.inf), math.inf))
+    power = _power((high, *low), y)
     # 1 to an infinite power is 1, that of -1 too.
     power = (base == 1.0).choose(one, power)
     # Of a negative base the power has its sign where the exponent is odd, and is none where that is not whole.
