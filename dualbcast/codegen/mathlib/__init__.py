@@ -27,7 +27,6 @@ from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
     exp,
-    format_of,
     instead,
     library,
     sign_of,
@@ -78,21 +77,6 @@ def _nan(x: Value) -> Value:
     return x.constant(math.nan)
 
 
-def _logarithm(pole: float) -> Emit:
-    """Of a logarithm that is -inf here. (Infinity takes twice as long, and a second test would cost all.)"""
-
-    def beyond(x: Value) -> Value:
-        return (x == pole).choose(x.constant(-math.inf), math.nan)
-
-    return partial(_within, lambda x: x > pole, beyond, pole + 1.0)
-
-
-def _exp2_is_ordinary(x: Value) -> Value:
-    form = format_of(x)
-    is_above = x > -form.bias - form.fraction - 1
-    return is_above & (x < form.bias + 1)
-
-
 def _atanh_beyond(x: Value) -> Value:
     return (absolute(x) == 1.0).choose(x * math.inf, math.nan)
 
@@ -101,23 +85,12 @@ def _is_at_most_one(x: Value) -> Value:
     return absolute(x) <= 1.0
 
 
-def _has_finite_exp(x: Value) -> Value:
-    return absolute(x) < format_of(x).largest + 1.0
-
-
 # The code around the library's function of vectors, which is the first argument.
 AROUND: dict[str, Emit] = {
-    "exp2": partial(_within, _exp2_is_ordinary, lambda x: (x < 0.0).choose(0.0, x * math.inf), 0.0),
-    "log2": _logarithm(0.0),
-    "log10": _logarithm(0.0),
-    "log1p": _logarithm(-1.0),
     "asin": partial(_within, _is_at_most_one, _nan, 0.0),
     "acos": partial(_within, _is_at_most_one, _nan, 0.0),
     "atanh": partial(_within, lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
     "acosh": partial(_within, lambda x: x >= 1.0, _nan, 2.0),
-    "sinh": partial(_within, _has_finite_exp, lambda x: x * math.inf, 0.0),
-    "cosh": partial(_within, _has_finite_exp, lambda x: absolute(x) * math.inf, 0.0),
-    "tan": partial(_within, lambda x: absolute(x) < math.inf, _nan, 0.0),
 }
 
 
@@ -136,10 +109,18 @@ FUNCTIONS: dict[str, Emit] = {
     "exp": exp,
     "expm1": elementary.expm1,
     "tanh": elementary.tanh,
+    "exp2": elementary.exp2,
+    "sinh": elementary.sinh,
+    "cosh": elementary.cosh,
     "log": elementary.log,
+    "log1p": elementary.log1p,
+    "log2": elementary.log2,
+    "log10": elementary.log10,
     "sin": elementary.sin,
     "cos": elementary.cos,
+    "tan": elementary.tan,
     "erfc": elementary.erfc,
+    "hypot": elementary.hypot,
     "pow": powers.pow,
     **{name: partial(_of_gamma, name) for name in ("lgamma", "tgamma")},
     "fmod": elementary.fmod,

@@ -1,4 +1,4 @@
-"""Elementary functions as LLVM IR without a table: log, erfc, sin, cos, expm1, tanh, quotients and remainders.
+"""Elementary functions as LLVM IR without a table: logarithms, circular and hyperbolic functions, and remainders.
 
 Beyond a limit the C library's functions take over, for each element alone, in a branch that is almost never taken.
 """
@@ -10,21 +10,23 @@ import math
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     apart,
-    at_least,
     at_most,
+    binary_exponential,
     clamped,
     copysign,
     fma,
     format_of,
     half_expm1,
+    half_scaled_expm1,
     halved,
     library,
     or_rarely,
     polynomial,
+    power_of_two,
     reduced_expm1,
     rounded,
+    scaled_unless,
     sign_of,
-    twice_scaled,
 )
 from dualbcast.codegen.values import Value, any_of, intrinsic
 
@@ -37,17 +39,58 @@ def log(x: Value) -> Value:
     normal = is_subnormal.choose(x * 2.0**lift, x)
     exponent, mantissa = halved(normal)
     bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
-    n = exponent - bias
+    n, f = exponent - bias, mantissa - 1.0
+    return _with_pole(x, 0.0, fma(n, form.log2, f + _tail(f, n * form.log2_low)))
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x), where f has what 1 + x loses when it is rounded."""
+    form = format_of(x)
+    total = x + 1.0
+    lost = x - (total - 1.0)
+    exponent, mantissa = halved(total)
+    n = exponent - (2.0**form.fraction + form.bias)
+    # The bits of 2**(1 - n), where n may be the bias and 1.
+    scale = total.constant(2.0).bits() - (total.bits() - mantissa.bits())
+    f = fma(lost * 0.5, scale.as_float(), mantissa - 1.0)
+    result = _with_pole(x, -1.0, fma(n, form.log2, f + _tail(f, n * form.log2_low)))
+    # Where it is x, the sign of a zero would be lost.
+    return (absolute(x) < form.tiny).choose(x, result)
+
+
+def log2(x: Value) -> Value:
+    return _logarithm_to_base(x, 2)
+
+
+def log10(x: Value) -> Value:
+    return _logarithm_to_base(x, 10)
+
+
+def _logarithm_to_base(x: Value, base: int) -> Value:
+    """n * a + log(1 + f) * b, the products as sums of two numbers, so that the logarithms of powers are whole."""
+    form = format_of(x)
+    a, a_low, b, b_low = form.bases[base]
+    lift, whole = 2 * form.fraction, 2.0**form.fraction
+    is_subnormal = x < form.normal
+    exponent, mantissa = halved(is_subnormal.choose(x * 2.0**lift, x))
+    n = exponent - is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
     f = mantissa - 1.0
+    multiple, product = n * a, f * b
+    low = fma(f, b, -product) + fma(_tail(f, f.constant(0.0)), b, fma(f, b_low, n * a_low))
+    total = multiple + product
+    return _with_pole(x, 0.0, total + (multiple - total + product + low))
 
-    square = f * f
-    tail = fma(f, polynomial(form.logarithm, f), -0.5)
-    low = fma(square, tail, n * form.log2_low)
-    result = fma(n, form.log2, f + low)
 
+def _tail(f: Value, addend: Value) -> Value:
+    """log(1 + f) - f, and something else."""
+    return fma(f * f, fma(f, polynomial(format_of(f).logarithm, f), -0.5), addend)
+
+
+def _with_pole(x: Value, pole: float, result: Value) -> Value:
+    """The result, or infinity for itself, -inf at the pole, and no number below."""
     result = (x < math.inf).choose(result, x)
-    nothing = (x == 0.0).choose(x.constant(-math.inf), math.nan)
-    return x.unordered(">", 0.0).choose(result, nothing)
+    nothing = (x == pole).choose(x.constant(-math.inf), math.nan)
+    return x.unordered(">", pole).choose(result, nothing)
 
 
 def erfc(argument: Value) -> Value:
@@ -55,6 +98,7 @@ def erfc(argument: Value) -> Value:
     form = format_of(argument)
     # As the rules in the table write it, so that LLVM sees that it is the same.
     square = clamped(-argument * argument)
+    is_zero = square < form.smallest
     x = at_most(form.erfc_end, absolute(argument))
     above = x * polynomial(form.erfc_above, x)
     below = fma(x, polynomial(form.erfc_below, x), 1.0)
@@ -63,7 +107,7 @@ def erfc(argument: Value) -> Value:
     rest = fma(x, x, square) * -head
     # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
     small, n = reduced_expm1(square)
-    tail = twice_scaled(head + fma(small, head + rest, rest), n)
+    tail = scaled_unless(is_zero, head + fma(small, head + rest, rest), n)
     return (argument < 0.0).choose(2.0 - tail, tail)
 
 
@@ -75,10 +119,30 @@ def cos(x: Value) -> Value:
     return _sine_ahead("cos", x, 1)
 
 
+def tan(x: Value) -> Value:
+    sine, cosine, quarters = _sine_and_cosine(x)
+    is_odd = (quarters & 1) != 0
+    ratio = is_odd.choose(cosine, sine) / is_odd.choose(-sine, cosine)
+    result = (ratio.bits() ^ sign_of(x.bits())).as_float()
+    return or_rarely(absolute(x) > format_of(x).farthest, result, lambda: library("tan", x))
+
+
 def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
     """The sine so many quarters of a period after x, 0 or 1 of them; what the C library has where x is large."""
+    form = format_of(x)
+    sine, cosine, quarters = _sine_and_cosine(x)
+    if quarters_ahead:
+        quarters = quarters + quarters_ahead
+    # The sign turns over in every other half of a period; the sine's is also that of x, and the cosine has no other.
+    turned = quarters << (form.width - 2)
+    sign = sign_of(turned if quarters_ahead else turned ^ x.bits())
+    result = (((quarters & 1) != 0).choose(cosine, sine).bits() ^ sign).as_float()
+    return or_rarely(absolute(x) > form.farthest, result, lambda: library(name, x))
+
+
+def _sine_and_cosine(x: Value) -> tuple[Value, Value, Value]:
+    """The sine and the cosine of r, and n in the last bits, with abs(x) = n * pi / 2 + r (Cody and Waite)."""
     form, size = format_of(x), absolute(x)
-    # abs(x) is n * pi / 2 + r with a whole n, in the last bits of this (Cody and Waite).
     shifted = fma(size, 2 / math.pi, form.shifter)
     n, r = rounded(shifted), size
     # The first of these is exact.
@@ -88,20 +152,54 @@ def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
     sine = fma(r * square, polynomial(form.sine, square), r)
     high = fma(square, -0.5, 1.0)
     cosine = fma(square * square, polynomial(form.cosine, square), high)
-    quarters = shifted.bits()
-    if quarters_ahead:
-        quarters = quarters + quarters_ahead
-    # The sign turns over in every other half of a period; the sine's is also that of x, and the cosine has no other.
-    turned = quarters << (form.width - 2)
-    sign = sign_of(turned if quarters_ahead else turned ^ x.bits())
-    result = (((quarters & 1) != 0).choose(cosine, sine).bits() ^ sign).as_float()
-    return or_rarely(size > form.farthest, result, lambda: library(name, x))
+    return sine, cosine, shifted.bits()
+
+
+def exp2(x: Value) -> Value:
+    form = format_of(x)
+    limited = at_most(form.bias + 8.0, x)
+    shifted = limited + form.shifter
+    r = limited - rounded(shifted)
+    small = fma(r * r, polynomial(binary_exponential(form), r), fma(r, form.log2, r * form.log2_low))
+    return scaled_unless(x < -form.bias - form.fraction - 1.0, 1.0 + small, shifted.bits())
+
+
+def sinh(x: Value) -> Value:
+    """With k = expm1(abs(x)) / 4, 2 * k + (k / (k + 1 / 4)) / 2."""
+    form = format_of(x)
+    k, reciprocal = _quarter_expm1(x)
+    result = copysign(fma(k, reciprocal * 0.5, k + k), x)
+    return (absolute(x) < form.tiny).choose(x, result)
+
+
+def cosh(x: Value) -> Value:
+    k, reciprocal = _quarter_expm1(x)
+    return fma(reciprocal, 0.125, k + 0.5 + k)
+
+
+def _quarter_expm1(x: Value) -> tuple[Value, Value]:
+    """k = expm1(abs(x)) / 4, which is finite a little further than cosh, and the reciprocal of k + 1 / 4."""
+    form = format_of(x)
+    s, n = reduced_expm1(at_most(form.largest + 0.75, absolute(x)))
+    scale = power_of_two(n - 2, form)
+    k = fma(scale, s, scale - 0.25)
+    return k, 1.0 / (k + 0.25)
+
+
+def hypot(x: Value, y: Value) -> Value:
+    """The root of the sum of squares, unless that leaves the format."""
+    square = fma(x, x, y * y)
+    is_rare = _is_extraordinary(square) & ((x.unordered("!=", 0.0)) | (y.unordered("!=", 0.0)))
+    return or_rarely(is_rare, intrinsic("sqrt", square), lambda: library("hypot", x, y))
 
 
 def expm1(x: Value) -> Value:
     form = format_of(x)
-    half = half_expm1(at_least(form.minus_one, at_most(form.largest, x)))
-    result = half + half
+    # As exp has it, so that LLVM sees that it is the same.
+    s, n = reduced_expm1(clamped(x))
+    half = half_scaled_expm1(s, n)
+    # Beyond, half of 2**n is no normal number.
+    result = (x < form.minus_one).choose(x.constant(-1.0), half + half)
     # Where it is x its last bits, or the sign of a zero, would be lost in halves.
     return (absolute(x) < form.tiny).choose(x, result)
 

@@ -16,8 +16,8 @@ from dualbcast.codegen.mathlib.primitives import (
     absolute,
     apart,
     area_argument,
-    at_least,
     at_most,
+    binary_exponential,
     fma,
     format_of,
     halved,
@@ -25,8 +25,8 @@ from dualbcast.codegen.mathlib.primitives import (
     or_rarely,
     polynomial,
     rounded,
+    scaled_unless,
     sign_of,
-    twice_scaled,
 )
 from dualbcast.codegen.values import Value, intrinsic
 
@@ -132,27 +132,25 @@ def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     form = format_of(y)
     high, *low = logarithm
     y = _wide(y)
-    # Beyond these it is infinite or 0.
-    least, most = -form.bias - form.fraction - 8.0, form.bias + 8.0
-    product = at_least(least, at_most(most, y * high))
+    # Beyond these it is 0 or infinite.
+    least, most = -form.bias - form.fraction - 1.0, form.bias + 8.0
+    product = at_most(most, y * high)
+    is_zero = product < least
     shifted = product + FLOAT64.shifter
     rest = product - rounded(shifted)
     if not low:
         # A float64 has room for the exponents of all float32 and more.
         power = fma(rest, polynomial(_EXPONENTIAL, rest), rest.constant(1.0)).bits() + (shifted.bits() << 52)
-        return _narrow(power.as_float())
-    is_inside = (product > least) & (product < most)
-    product_low = is_inside.choose(fma(y, low[0], fma(y, high, -product)), 0.0)
+        return _narrow(is_zero.choose(0.0, power.as_float()))
+    product_low = (product < most).choose(fma(y, low[0], fma(y, high, -product)), 0.0)
     r = rest + product_low
     r_low = rest - r + product_low
-    # exp's polynomial, of log(2) * r.
-    scaled = [c * math.log(2.0) ** (k + 2) for k, c in enumerate(form.exponential)]
     # What 1 + log(2) * r loses comes in with the terms that are smaller, so that only the last sum rounds.
     first = r * form.log2
     total = first + 1.0
     first_low = fma(r, form.log2, -first) + fma(r, form.log2_low, r_low * form.log2)
-    small = fma(r * r, polynomial(scaled, r), first_low)
-    return twice_scaled(total + ((1.0 - total + first) + small), shifted.bits())
+    small = fma(r * r, polynomial(binary_exponential(form), r), first_low)
+    return scaled_unless(is_zero, total + ((1.0 - total + first) + small), shifted.bits())
 
 
 def _of_any(x: Value, y: Value) -> Value:

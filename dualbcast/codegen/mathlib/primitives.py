@@ -29,7 +29,7 @@ def has_scaling() -> bool:
 # --- floating-point formats -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
     """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log and
     erfc; the others interpolate at Chebyshev's points.
@@ -49,6 +49,9 @@ class Format:
     width: int  # all bits
     log2: float  # log(2)
     log2_low: float  # what that lacks
+    # For logarithms to these bases, log(2) / log(base), in so few digits that products with exponents are exact, and
+    # 1 / log(base), each with what it lacks.
+    bases: dict[int, tuple[float, float, float, float]]
     # Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
     largest: float
     smallest: float
@@ -82,6 +85,10 @@ FLOAT32 = Format(
     width=32,
     log2=0.6931471824645996,
     log2_low=-1.9046542121259336e-09,
+    bases={
+        2: (1.0, 0.0, 1.4426950216293335, 1.925963033500011e-08),
+        10: (0.301025390625, 4.605039066518657e-06, 0.4342944920063019, -1.0103049952192578e-08),
+    },
     largest=89.0,
     smallest=-104.0,
     minus_one=-18.0,
@@ -106,6 +113,10 @@ FLOAT64 = Format(
     width=64,
     log2=0.6931471805599453,
     log2_low=2.3190468138462996e-17,
+    bases={
+        2: (1.0, 0.0, 1.4426950408889634, 2.0355273740931033e-17),
+        10: (0.3010299956640665, -8.532344317057107e-14, 0.4342944819032518, 1.098319650216765e-17),
+    },
     largest=710.0,
     smallest=-746.0,
     minus_one=-38.0,
@@ -223,7 +234,7 @@ def polynomial(coefficients: Sequence[float], x: Value) -> Value:
     return terms[0]
 
 
-def _power_of_two(n: Value, form: Format) -> Value:
+def power_of_two(n: Value, form: Format) -> Value:
     """2**n, which is normal; only the last bits of n count."""
     return (n + form.bias << form.fraction).as_float()
 
@@ -238,7 +249,7 @@ def twice_scaled(x: Value, n: Value) -> Value:
         return _ldexp(x, n - x.constant(form.shifter).bits())
     # Shifted as if it had no sign, which takes AVX-512 else: the bits that it lets in are shifted out again.
     half = n >> 1
-    return (x.bits() + (half << form.fraction)).as_float() * _power_of_two(n - half, form)
+    return (x.bits() + (half << form.fraction)).as_float() * power_of_two(n - half, form)
 
 
 def _ldexp(x: Value, n: Value) -> Value:
@@ -262,21 +273,36 @@ def reduced_expm1(x: Value) -> tuple[Value, Value]:
 
 
 def clamped(x: Value) -> Value:
-    """Beyond what is left, exp is infinite or 0."""
-    form = format_of(x)
-    return at_least(form.smallest, at_most(form.largest, x))
+    """Above what is left, exp is infinite."""
+    return at_most(format_of(x).largest, x)
 
 
 def exp(x: Value) -> Value:
     s, n = reduced_expm1(clamped(x))
-    return twice_scaled(1.0 + s, n)
+    return scaled_unless(x < format_of(x).smallest, 1.0 + s, n)
+
+
+def scaled_unless(is_zero: Value, x: Value, n: Value) -> Value:
+    """`twice_scaled`, or 0. To round a product to 0 takes processors of Intel's as long as a hundred others."""
+    none = x.constant(format_of(x).shifter).bits()
+    return is_zero.choose(0.0, twice_scaled(x, is_zero.choose(none, n)))
 
 
 def half_expm1(x: Value) -> Value:
     """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
-    s, n = reduced_expm1(x)
-    scale = _power_of_two(n - 1, format_of(x))
+    return half_scaled_expm1(*reduced_expm1(x))
+
+
+def half_scaled_expm1(s: Value, n: Value) -> Value:
+    """expm1(x) / 2, of what `reduced_expm1` gives."""
+    scale = power_of_two(n - 1, format_of(s))
     return fma(scale, s, scale - 0.5)
+
+
+@functools.cache
+def binary_exponential(form: Format) -> tuple[float, ...]:
+    """P in 2**r = 1 + log(2) * r + r**2 * P(r) for abs(r) <= 1/2."""
+    return tuple(c * math.log(2.0) ** (k + 2) for k, c in enumerate(form.exponential))
 
 
 # --- branches and calls ----------------------------------------------------------------------------------------------
