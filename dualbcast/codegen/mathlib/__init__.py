@@ -6,11 +6,10 @@ Where the processor has fused multiply-add, elementary functions need no library
 a kernel stores and reloads all of them around a call of a library. And an inlined function has the same bits in a
 vector as alone: no result depends on the place of its element in a row.
 
-glibc's libmvec computes some arguments element by element, by the function for single numbers. These are zero,
-negative, subnormal and infinite bases of powers, and powers beyond the format, which take ten times as long; of other
-functions infinite arguments or values, and arguments outside the domain, which take up to six times as long. A branch
-of which both sides are computed has such arguments where it does not need the value. So the library gets harmless
-numbers in their place, and the values are selected afterwards. Those of all other numbers keep their bits.
+glibc's libmvec computes some arguments element by element, by the function for single numbers: infinite ones, and those
+outside the domain, which take up to six times as long. A branch of which both sides are computed has such arguments
+where it does not need the value. So the library gets harmless numbers in their place, and the values are selected
+afterwards. Those of all other numbers keep their bits.
 """
 
 from __future__ import annotations
