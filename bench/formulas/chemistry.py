@@ -115,9 +115,9 @@ def troe_falloff(temperature, density, a_low, e_low, a_high, e_high, n_low, widt
 @formula(
     source="Brooks et al., J. Comput. Chem. 4, 187-217, 1983",
     dtype="float32",
-    dx=(-8.0, 8.0),
-    dy=(-8.0, 8.0),
-    dz=(-8.0, 8.0),
+    dx=(-7.0, 7.0),
+    dy=(-7.0, 7.0),
+    dz=(-7.0, 7.0),
     epsilon_i=(0.02, 0.3),
     epsilon_j=(0.02, 0.3),
     radius_i=(0.8, 2.2),

@@ -89,13 +89,12 @@ def prey_eaten(prey, attack, slope, saturation, handling, time):
     Rogers' equation with an attack rate (d + b n) / (1 + c n), solved by Newton's method.
     """
     rate = (attack + slope * prey) / (1 + saturation * prey)
-    eaten = prey * -math.expm1(-rate * time / (1 + rate * handling * prey))
-    for _ in range(50):
+    eaten = min(prey, time / handling)
+    step = eaten
+    while abs(step) > 1e-13 * prey:
         left = prey * math.exp(rate * (handling * eaten - time))
         step = (eaten - prey + left) / (1 + rate * handling * left)
         eaten -= step
-        if abs(step) < 1e-13 * prey:
-            break
     return eaten
 
 
