@@ -25,13 +25,10 @@ def soil_hydraulic_functions(h, theta_r, theta_s, alpha, n, ks, hs, pore):
     if h >= hs:
         return theta_s, ks
     m = 1 - 1 / n
-    theta_m = theta_r + (theta_s - theta_r) * (1 + (-alpha * hs) ** n) ** m
-    theta = theta_r + (theta_m - theta_r) / (1 + (-alpha * h) ** n) ** m
-    saturation = (theta - theta_r) / (theta_s - theta_r)
-    ratio = (theta_s - theta_r) / (theta_m - theta_r)
-    f = (1 - (ratio * saturation) ** (1 / m)) ** m
-    f_at_saturation = (1 - ratio ** (1 / m)) ** m
-    return theta, ks * saturation**pore * ((1 - f) / (1 - f_at_saturation)) ** 2
+    curve, at_entry = (1 + (-alpha * h) ** n) ** -m, (1 + (-alpha * hs) ** n) ** -m
+    saturation = curve / at_entry
+    f, f_at_entry = (1 - curve ** (1 / m)) ** m, (1 - at_entry ** (1 / m)) ** m
+    return theta_r + (theta_s - theta_r) * saturation, ks * saturation**pore * ((1 - f) / (1 - f_at_entry)) ** 2
 
 
 def saturation_vapour_pressure(t):
