@@ -1,8 +1,12 @@
 """Formulas of acoustics: absorption in the sea and in air, porous absorbers, barriers, bubbles."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
+
+Complex = tuple[float, float]
 
 
 @formula(
@@ -14,7 +18,7 @@ from bench.formulas.corpus import formula
     depth=(0.0, 5000.0),
     ph=(7.7, 8.3),
 )
-def seawater_absorption(frequency, celsius, salinity, depth, ph):
+def seawater_absorption(frequency: float, celsius: float, salinity: float, depth: float, ph: float) -> float:
     """The absorption (dB/km) of sound by boric acid, magnesium sulfate and water; frequency in kHz, depth in m."""
     theta = 273 + celsius
     speed = 1412 + 3.21 * celsius + 1.19 * salinity + 0.0167 * depth
@@ -43,7 +47,9 @@ def seawater_absorption(frequency, celsius, salinity, depth, ph):
     humidity=(10.0, 95.0),
     pressure=(85.0, 104.0),
 )
-def outdoor_sound_level(power, frequency, distance, height, celsius, humidity, pressure):
+def outdoor_sound_level(
+    power: float, frequency: float, distance: float, height: float, celsius: float, humidity: float, pressure: float
+) -> tuple[float, float]:
     """The level (dB) at a distance (m) from a source of a power level (dB), and the absorption (dB/m) of the air.
 
     Spherical spreading, atmospheric absorption, and attenuation by porous ground below a path of a mean height (m).
@@ -64,12 +70,12 @@ def outdoor_sound_level(power, frequency, distance, height, celsius, humidity, p
     return power - 20 * math.log10(distance) - 11 - absorption * distance - ground, absorption
 
 
-def times(a, b):
+def times(a: Complex, b: Complex) -> Complex:
     """The product of two complex numbers, which are pairs."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
-def over(a, b):
+def over(a: Complex, b: Complex) -> Complex:
     """The quotient of two complex numbers."""
     norm = b[0] * b[0] + b[1] * b[1]
     return (a[0] * b[0] + a[1] * b[1]) / norm, (a[1] * b[0] - a[0] * b[1]) / norm
@@ -83,7 +89,9 @@ def over(a, b):
     thickness=(0.02, 0.2),
     incidence=(0.0, 1.3),
 )
-def porous_absorption(frequency, resistivity, thickness, incidence):
+def porous_absorption(
+    frequency: float, resistivity: float, thickness: float, incidence: float
+) -> tuple[float, float, float]:
     """The absorption coefficient of a fibrous layer (m) on a rigid wall, and its surface impedance relative to air.
 
     Flow resistivity in Pa s/m2, the angle of incidence in radians; the surface is locally reacting.
@@ -114,7 +122,15 @@ def porous_absorption(frequency, resistivity, thickness, incidence):
     to_receiver=(5.0, 150.0),
     celsius=(-10.0, 35.0),
 )
-def barrier_attenuation(frequency, source_height, receiver_height, barrier_height, to_source, to_receiver, celsius):
+def barrier_attenuation(
+    frequency: float,
+    source_height: float,
+    receiver_height: float,
+    barrier_height: float,
+    to_source: float,
+    to_receiver: float,
+    celsius: float,
+) -> float:
     """The attenuation (dB) by a thin barrier, with the receiver in its shadow or in sight; all lengths are in m."""
     speed = 331.3 * math.sqrt(1 + celsius / 273.15)
     before = math.hypot(to_source, barrier_height - source_height)
@@ -145,7 +161,9 @@ def barrier_attenuation(frequency, source_height, receiver_height, barrier_heigh
     pressure=(1e5, 5e5),
     diffusivity=2.1e-5,
 )
-def bubbly_liquid(frequency, radius, void_fraction, pressure, diffusivity):
+def bubbly_liquid(
+    frequency: float, radius: float, void_fraction: float, pressure: float, diffusivity: float
+) -> tuple[float, float]:
     """The phase velocity (m/s) and the attenuation (dB/m) of sound in water with air bubbles of one radius (m).
 
     Pressure of the water in Pa, thermal diffusivity of air in m2/s.

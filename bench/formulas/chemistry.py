@@ -1,10 +1,13 @@
 """Formulas of chemistry: equations of state, electrolytes, rate coefficients, force fields, thermochemistry."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
 
 GAS = 8.314462618
+Species = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @formula(
@@ -16,7 +19,9 @@ GAS = 8.314462618
     p_critical=(2.5e6, 7.4e6),
     acentric=(0.01, 0.45),
 )
-def peng_robinson(temperature, pressure, t_critical, p_critical, acentric):
+def peng_robinson(
+    temperature: float, pressure: float, t_critical: float, p_critical: float, acentric: float
+) -> tuple[float, float]:
     """The compressibility factor and the logarithm of the fugacity coefficient of a pure fluid.
 
     Temperatures in K, pressures in Pa. The largest root of the cubic equation,
@@ -54,7 +59,9 @@ def peng_robinson(temperature, pressure, t_critical, p_critical, acentric):
     cation=2.0,
     anion=1.0,
 )
-def pitzer_electrolyte(molality, beta0, beta1, c_phi, a_phi, cation, anion):
+def pitzer_electrolyte(
+    molality: float, beta0: float, beta1: float, c_phi: float, a_phi: float, cation: float, anion: float
+) -> tuple[float, float]:
     """The osmotic coefficient and the mean activity coefficient of a salt with ions of the given charges.
 
     Sodium chloride at 25 degrees Celsius:
@@ -91,14 +98,23 @@ def pitzer_electrolyte(molality, beta0, beta1, c_phi, a_phi, cation, anion):
     n_low=-0.9,
     width=(0.3, 0.9),
 )
-def troe_falloff(temperature, density, a_low, e_low, a_high, e_high, n_low, width):
+def troe_falloff(
+    temperature: float,
+    density: float,
+    a_low: float,
+    e_low: float,
+    a_high: float,
+    e_high: float,
+    n_low: float,
+    width: float,
+) -> float:
     """The rate coefficient (cm3/mol/s) of a recombination between its limits of low and of high pressure.
 
     Density of the gas in mol/cm3, energies in J/mol; the temperatures of the broadening are those of
     H + CH3 (+ M) = CH4 (+ M) in GRI-Mech 3.0.
     """
     t3, t1, t2 = 74.0, 2941.0, 6964.0
-    k_low = a_low * temperature**n_low * math.exp(-e_low / (GAS * temperature))
+    k_low: float = a_low * temperature**n_low * math.exp(-e_low / (GAS * temperature))
     k_high = a_high * math.exp(-e_high / (GAS * temperature))
     reduced = k_low * density / k_high
     centre = (
@@ -108,8 +124,8 @@ def troe_falloff(temperature, density, a_low, e_low, a_high, e_high, n_low, widt
     c = -0.4 - 0.67 * log_centre
     n = 0.75 - 1.27 * log_centre
     shifted = math.log10(reduced) + c
-    log_f = log_centre / (1 + (shifted / (n - 0.14 * shifted)) ** 2)
-    return k_high * reduced / (1 + reduced) * 10**log_f
+    broadening: float = 10 ** (log_centre / (1 + (shifted / (n - 0.14 * shifted)) ** 2))
+    return k_high * reduced / (1 + reduced) * broadening
 
 
 @formula(
@@ -125,7 +141,17 @@ def troe_falloff(temperature, density, a_low, e_low, a_high, e_high, n_low, widt
     charge_i=(-0.9, 0.9),
     charge_j=(-0.9, 0.9),
 )
-def nonbonded_energy(dx, dy, dz, epsilon_i, epsilon_j, radius_i, radius_j, charge_i, charge_j):
+def nonbonded_energy(
+    dx: float,
+    dy: float,
+    dz: float,
+    epsilon_i: float,
+    epsilon_j: float,
+    radius_i: float,
+    radius_j: float,
+    charge_i: float,
+    charge_j: float,
+) -> float:
     """The energy (kcal/mol) of two atoms of the CHARMM force field at a distance (angstrom).
 
     Lennard-Jones switched off between 8 and 10, and shifted electrostatics up to 10; the closest distance is 1.
@@ -161,13 +187,13 @@ H2 = (
 )
 
 
-def enthalpy(species, t):
+def enthalpy(species: Species, t: float) -> float:
     """The standard enthalpy over RT by NASA's polynomials of seven coefficients."""
     a1, a2, a3, a4, a5, a6, _ = species[0] if t > 1000 else species[1]
     return a1 + t * (a2 / 2 + t * (a3 / 3 + t * (a4 / 4 + t * a5 / 5))) + a6 / t
 
 
-def entropy(species, t):
+def entropy(species: Species, t: float) -> float:
     """The standard entropy over R."""
     a1, a2, a3, a4, a5, _, a7 = species[0] if t > 1000 else species[1]
     return a1 * math.log(t) + t * (a2 + t * (a3 / 2 + t * (a4 / 3 + t * a5 / 4))) + a7
@@ -182,7 +208,9 @@ def entropy(species, t):
     co2=(0.01, 5.0),
     hydrogen=(0.01, 5.0),
 )
-def water_gas_shift(temperature, co, steam, co2, hydrogen):
+def water_gas_shift(
+    temperature: float, co: float, steam: float, co2: float, hydrogen: float
+) -> tuple[float, float, float]:
     """The heat (J/mol) and the equilibrium constant of CO + H2O = CO2 + H2, and the extent (mol) to equilibrium.
 
     Temperature in K, amounts in mol.

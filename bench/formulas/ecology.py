@@ -1,11 +1,13 @@
 """Formulas of ecology: photosynthesis, exchange of ecosystems, predators, development of insects, plankton."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
 
 
-def arrhenius(c, energy, kelvin):
+def arrhenius(c: float, energy: float, kelvin: float) -> float:
     """exp(c - energy / RT), with the energy in kJ/mol."""
     return math.exp(c - energy / (8.314e-3 * kelvin))
 
@@ -22,7 +24,9 @@ def arrhenius(c, energy, kelvin):
     r_day25=(0.3, 3.0),
     oxygen=210.0,
 )
-def leaf_photosynthesis(celsius, ci, light, v_cmax25, j_max25, r_day25, oxygen):
+def leaf_photosynthesis(
+    celsius: float, ci: float, light: float, v_cmax25: float, j_max25: float, r_day25: float, oxygen: float
+) -> float:
     """Net assimilation (umol/m2/s) of a C3 leaf, limited by Rubisco or by the transport of electrons.
 
     Light in umol/m2/s, CO2 between the cells in umol/mol, oxygen in mmol/mol.
@@ -60,7 +64,16 @@ def leaf_photosynthesis(celsius, ci, light, v_cmax25, j_max25, r_day25, oxygen):
     r_base=(0.5, 8.0),
     e0=(50.0, 400.0),
 )
-def net_ecosystem_exchange(radiation, celsius, deficit, efficiency, beta0, k, r_base, e0):
+def net_ecosystem_exchange(
+    radiation: float,
+    celsius: float,
+    deficit: float,
+    efficiency: float,
+    beta0: float,
+    k: float,
+    r_base: float,
+    e0: float,
+) -> tuple[float, float]:
     """Net exchange of CO2 and respiration (umol/m2/s) of an ecosystem.
 
     A hyperbolic response to light (W/m2) with a capacity that falls with the deficit of vapour pressure (hPa) above
@@ -83,7 +96,7 @@ def net_ecosystem_exchange(radiation, celsius, deficit, efficiency, beta0, k, r_
     handling=(0.01, 0.3),
     time=(1.0, 24.0),
 )
-def prey_eaten(prey, attack, slope, saturation, handling, time):
+def prey_eaten(prey: float, attack: float, slope: float, saturation: float, handling: float, time: float) -> float:
     """The number of prey that a predator eats, without replacement, with a functional response of type II or III.
 
     Rogers' equation with an attack rate (d + b n) / (1 + c n), solved by Newton's method.
@@ -109,7 +122,15 @@ def prey_eaten(prey, attack, slope, saturation, handling, time):
     high_energy=(4e4, 1.2e5),
     high_half=(304.0, 312.0),
 )
-def development_rate(celsius, rho25, activation, low_energy, low_half, high_energy, high_half):
+def development_rate(
+    celsius: float,
+    rho25: float,
+    activation: float,
+    low_energy: float,
+    low_half: float,
+    high_energy: float,
+    high_half: float,
+) -> float:
     """The rate of development (1/day) of a poikilotherm, with inactivation at low and at high temperatures.
 
     Energies in cal/mol, temperatures of half inactivation in K.
@@ -134,7 +155,16 @@ def development_rate(celsius, rho25, activation, low_energy, low_half, high_ener
     inhibition=(1e-4, 4e-3, "log"),
     layers=("int", 8, 24),
 )
-def primary_production(surface, chlorophyll, depth, celsius, capacity, initial, inhibition, layers):
+def primary_production(
+    surface: float,
+    chlorophyll: float,
+    depth: float,
+    celsius: float,
+    capacity: float,
+    initial: float,
+    inhibition: float,
+    layers: int,
+) -> float:
     """Photosynthesis in a mixed layer of water (mg C/m2/h), with inhibition by light, summed over its layers.
 
     Light at the surface in umol/m2/s, chlorophyll in mg/m3, depth in m; the attenuation is that of Morel (1988).

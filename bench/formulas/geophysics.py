@@ -1,5 +1,7 @@
 """Formulas of geophysics: seawater, faults, ground motion, the ellipsoid of the earth."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
@@ -12,7 +14,7 @@ from bench.formulas.corpus import formula
     celsius=(-1.5, 35.0),
     pressure=(0.0, 10000.0),
 )
-def seawater_density(salinity, celsius, pressure):
+def seawater_density(salinity: float, celsius: float, pressure: float) -> float:
     """The density (kg/m3) of seawater by the international equation of state of 1980; pressure in dbar.
 
     >>> round(seawater_density(35.0, 25.0, 10000.0), 5), round(seawater_density(35.0, 5.0, 0.0), 5)
@@ -49,7 +51,9 @@ def seawater_density(salinity, celsius, pressure):
     d_c=(1e-3, 1e-1, "log"),
     damping=4.3,
 )
-def fault_slip_rate(stress, state, a, b, normal, d_c, damping):
+def fault_slip_rate(
+    stress: float, state: float, a: float, b: float, normal: float, d_c: float, damping: float
+) -> tuple[float, float]:
     """The slip rate (m/s) of a fault with friction that depends on rate and state, and the aging of its state.
 
     Stresses in MPa, the state in s, the slip distance in m; radiation takes away damping times the rate (MPa s/m). The
@@ -78,7 +82,7 @@ def fault_slip_rate(stress, state, a, b, normal, d_c, damping):
     y=(1e6, 5e6),
     z=(-5e6, 5e6),
 )
-def geodetic_coordinates(x, y, z):
+def geodetic_coordinates(x: float, y: float, z: float) -> tuple[float, float, float]:
     """The latitude and longitude (degrees) and the height (m) above the ellipsoid WGS 84 of a point (m)."""
     a, f = 6378137.0, 1 / 298.257223563
     b = a * (1 - f)
@@ -94,7 +98,7 @@ def geodetic_coordinates(x, y, z):
     return math.degrees(latitude), math.degrees(math.atan2(y, x)), height
 
 
-def chinnery_corner(xi, eta, q, dip, medium):
+def chinnery_corner(xi: float, eta: float, q: float, dip: float, medium: float) -> tuple[float, ...]:
     """The displacements (x, y, z) that belong to one corner of a fault: three for strike slip, three for dip slip."""
     sine, cosine = math.sin(dip), math.cos(dip)
     y_, d_ = eta * cosine + q * sine, eta * sine - q * cosine
@@ -131,7 +135,17 @@ def chinnery_corner(xi, eta, q, dip, medium):
     dip_slip=(-2.0, 2.0),
     poisson=0.25,
 )
-def fault_displacement(x, y, depth, dip, length, width, strike_slip, dip_slip, poisson):
+def fault_displacement(
+    x: float,
+    y: float,
+    depth: float,
+    dip: float,
+    length: float,
+    width: float,
+    strike_slip: float,
+    dip_slip: float,
+    poisson: float,
+) -> tuple[float, ...]:
     """The displacement (m) of the surface of the earth by the slip (m) on a rectangular fault.
 
     Lengths in km, dip in degrees.
@@ -152,7 +166,7 @@ def fault_displacement(x, y, depth, dip, length, width, strike_slip, dip_slip, p
     return tuple(-(strike_slip * total[i] + dip_slip * total[i + 3]) / (2 * math.pi) for i in range(3))
 
 
-def site_amplification(v_s30, rock, b_lin, b1, b2):
+def site_amplification(v_s30: float, rock: float, b_lin: float, b1: float, b2: float) -> float:
     """Boore and Atkinson's linear and nonlinear terms of a site, given the acceleration (g) of rock."""
     if v_s30 <= 180:
         slope = b1
@@ -183,7 +197,7 @@ def site_amplification(v_s30, rock, b_lin, b1, b2):
     v_s30=(150.0, 1200.0),
     rake=(-180.0, 180.0),
 )
-def ground_motion(magnitude, distance, v_s30, rake):
+def ground_motion(magnitude: float, distance: float, v_s30: float, rake: float) -> tuple[float, float]:
     """The median peak acceleration (g) and peak velocity (cm/s) of an earthquake, at a distance (km) from its rupture.
 
     The velocity of shear waves in the upper 30 m in m/s. The rake (degrees) tells strike-slip, reverse and normal

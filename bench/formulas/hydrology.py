@@ -1,5 +1,7 @@
 """Formulas of hydrology: soil water, evaporation, open channels, infiltration, wells and solute transport."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
@@ -17,7 +19,9 @@ from bench.formulas.corpus import formula
     hs=-2.0,
     pore=0.5,
 )
-def soil_hydraulic_functions(h, theta_r, theta_s, alpha, n, ks, hs, pore):
+def soil_hydraulic_functions(
+    h: float, theta_r: float, theta_s: float, alpha: float, n: float, ks: float, hs: float, pore: float
+) -> tuple[float, float]:
     """Water content and conductivity (cm/day) of a soil at the pressure head h (cm).
 
     The model of van Genuchten and Mualem, modified near saturation by an air-entry head hs.
@@ -31,7 +35,7 @@ def soil_hydraulic_functions(h, theta_r, theta_s, alpha, n, ks, hs, pore):
     return theta_r + (theta_s - theta_r) * saturation, ks * saturation**pore * ((1 - f) / (1 - f_at_entry)) ** 2
 
 
-def saturation_vapour_pressure(t):
+def saturation_vapour_pressure(t: float) -> float:
     """FAO-56, eq. 11, in kPa, of a temperature in degrees Celsius."""
     return 0.6108 * math.exp(17.27 * t / (t + 237.3))
 
@@ -50,7 +54,17 @@ def saturation_vapour_pressure(t):
     day=(1.0, 365.0),
     elevation=150.0,
 )
-def reference_evapotranspiration(t_max, t_min, rh_max, rh_min, wind, sunshine, latitude, day, elevation):
+def reference_evapotranspiration(
+    t_max: float,
+    t_min: float,
+    rh_max: float,
+    rh_min: float,
+    wind: float,
+    sunshine: float,
+    latitude: float,
+    day: float,
+    elevation: float,
+) -> float:
     """The daily evapotranspiration of a reference crop (mm/day), by the equation of Penman and Monteith.
 
     Temperatures in degrees Celsius, relative humidities in %, wind at 2 m in m/s, sunshine in hours, latitude in
@@ -62,7 +76,7 @@ def reference_evapotranspiration(t_max, t_min, rh_max, rh_min, wind, sunshine, l
     3.9
     """
     t_mean = (t_max + t_min) / 2
-    pressure = 101.3 * ((293 - 0.0065 * elevation) / 293) ** 5.26
+    pressure: float = 101.3 * ((293 - 0.0065 * elevation) / 293) ** 5.26
     gamma = 0.665e-3 * pressure
     slope = 4098 * saturation_vapour_pressure(t_mean) / (t_mean + 237.3) ** 2
     e_max, e_min = saturation_vapour_pressure(t_max), saturation_vapour_pressure(t_min)
@@ -85,7 +99,7 @@ def reference_evapotranspiration(t_max, t_min, rh_max, rh_min, wind, sunshine, l
     )
     clear_sky = (0.75 + 2e-5 * elevation) * extraterrestrial
     solar = (0.25 + 0.50 * min(sunshine / daylight, 1.0)) * extraterrestrial
-    longwave = (
+    longwave: float = (
         4.903e-9
         * ((t_max + 273.16) ** 4 + (t_min + 273.16) ** 4)
         / 2
@@ -107,7 +121,9 @@ def reference_evapotranspiration(t_max, t_min, rh_max, rh_min, wind, sunshine, l
     roughness=(0.012, 0.06),
     bed_slope=(1e-4, 1e-2, "log"),
 )
-def normal_depth(discharge, width, side_slope, roughness, bed_slope):
+def normal_depth(
+    discharge: float, width: float, side_slope: float, roughness: float, bed_slope: float
+) -> tuple[float, float, float]:
     """Depth (m), mean velocity (m/s) and Froude number of uniform flow in a trapezoidal channel.
 
     Manning's equation, solved by Newton's method for the depth.
@@ -138,7 +154,9 @@ def normal_depth(discharge, width, side_slope, roughness, bed_slope):
     suction=(5.0, 32.0),
     deficit=(0.05, 0.4),
 )
-def green_ampt_infiltration(rain, hours, conductivity, suction, deficit):
+def green_ampt_infiltration(
+    rain: float, hours: float, conductivity: float, suction: float, deficit: float
+) -> tuple[float, float]:
     """Depth of infiltrated water (cm) and the rate (cm/h) at a time after the begin of a steady rain (cm/h).
 
     All of the rain infiltrates until the surface is ponded; then Green and Ampt's equation holds with a shifted time,
@@ -162,7 +180,7 @@ def green_ampt_infiltration(rain, hours, conductivity, suction, deficit):
     return depth, conductivity * (1 + capacity / depth)
 
 
-def exponential_integral(x):
+def exponential_integral(x: float) -> float:
     """E1 of a positive x: its series below 1, and a continued fraction by Lentz's method above."""
     if x < 1:
         total, term, k = -0.57721566490153286 - math.log(x), -1.0, 0
@@ -196,7 +214,9 @@ def exponential_integral(x):
     image_radius=(600.0, 2500.0),
     days=(0.05, 100.0, "log"),
 )
-def theis_drawdown(rate, transmissivity, storativity, radius, image_radius, days):
+def theis_drawdown(
+    rate: float, transmissivity: float, storativity: float, radius: float, image_radius: float, days: float
+) -> float:
     """Drawdown (m) at a distance from a well near a river, which an image well represents.
 
     Pumping rate in m3/day, transmissivity in m2/day, distances in m.
@@ -220,7 +240,9 @@ def theis_drawdown(rate, transmissivity, storativity, radius, image_radius, days
     decay=(1e-4, 0.05, "log"),
     c0=(1.0, 50.0),
 )
-def solute_concentration(x, days, velocity, dispersivity, retardation, decay, c0):
+def solute_concentration(
+    x: float, days: float, velocity: float, dispersivity: float, retardation: float, decay: float, c0: float
+) -> float:
     """Concentration of a decaying solute at a depth x (cm) below a surface where it is c0 from the time 0 on.
 
     Advection (cm/day) and dispersion with linear sorption, after Ogata and Banks.

@@ -1,5 +1,7 @@
 """Formulas of mechanics: plasticity, rubber, lubricated contacts, friction, tyres."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
@@ -19,7 +21,9 @@ from bench.formulas.corpus import formula
     c=0.014,
     m=1.03,
 )
-def johnson_cook(trial, strain, kelvin, dt, a, b, n, c, m):
+def johnson_cook(
+    trial: float, strain: float, kelvin: float, dt: float, a: float, b: float, n: float, c: float, m: float
+) -> tuple[float, float]:
     """The von Mises stress (MPa) and the plastic strain after a step dt (s), by a radial return of the trial stress.
 
     The shear modulus is 77 GPa, the reference rate 1/s; rates below it do not harden. Newton's method for the strain.
@@ -58,7 +62,9 @@ def johnson_cook(trial, strain, kelvin, dt, a, b, n, c, m):
     alpha2=(4.0, 5.5),
     alpha3=(-2.5, -1.5),
 )
-def ogden_membrane(stretch1, stretch2, mu1, mu2, mu3, alpha1, alpha2, alpha3):
+def ogden_membrane(
+    stretch1: float, stretch2: float, mu1: float, mu2: float, mu3: float, alpha1: float, alpha2: float, alpha3: float
+) -> tuple[float, float, float]:
     """The energy (MJ/m3) and the two principal stresses (MPa) of an incompressible rubber membrane of three terms."""
     stretch3 = 1 / (stretch1 * stretch2)
     energy, stress1, stress2 = 0.0, 0.0, 0.0
@@ -81,7 +87,9 @@ def ogden_membrane(stretch1, stretch2, mu1, mu2, mu3, alpha1, alpha2, alpha3):
     pressure_coefficient=(1e-8, 2.5e-8),
     speed=(0.1, 20.0, "log"),
 )
-def lubricated_contact(load, r_x, r_y, modulus, viscosity, pressure_coefficient, speed):
+def lubricated_contact(
+    load: float, r_x: float, r_y: float, modulus: float, viscosity: float, pressure_coefficient: float, speed: float
+) -> tuple[float, float, float]:
     """The highest pressure (Pa), the approach (m) and the least film thickness (m) of a lubricated elliptical contact.
 
     Load in N, radii in m, effective modulus in Pa, viscosity in Pa s and its pressure coefficient in 1/Pa, mean speed
@@ -101,7 +109,7 @@ def lubricated_contact(load, r_x, r_y, modulus, viscosity, pressure_coefficient,
     return 6 * load / (math.pi * d_x * d_y), approach, film
 
 
-def magic(slip, b, c, d, e):
+def magic(slip: float, b: float, c: float, d: float, e: float) -> float:
     """Pacejka's magic formula."""
     x = b * slip
     return d * math.sin(c * math.atan(x - e * (x - math.atan(x))))
@@ -116,7 +124,7 @@ def magic(slip, b, c, d, e):
     camber=(-6.0, 6.0),
     grip=(0.3, 1.1),
 )
-def tyre_forces(slip, angle, load, camber, grip):
+def tyre_forces(slip: float, angle: float, load: float, camber: float, grip: float) -> tuple[float, float, float]:
     """The longitudinal and lateral force (N) and the aligning torque (Nm) of a tyre in combined slip.
 
     The slip ratio, the slip angle and the camber (degrees), the load (kN), and the friction of the road relative to
@@ -155,7 +163,16 @@ def tyre_forces(slip, angle, load, camber, grip):
     damping=316.0,
     viscous=0.4,
 )
-def lugre_friction(velocity, deflection, coulomb, static, stribeck, stiffness, damping, viscous):
+def lugre_friction(
+    velocity: float,
+    deflection: float,
+    coulomb: float,
+    static: float,
+    stribeck: float,
+    stiffness: float,
+    damping: float,
+    viscous: float,
+) -> tuple[float, float]:
     """The friction force (N) and the rate (m/s) of the deflection of the bristles between two surfaces.
 
     Velocities in m/s, forces in N, stiffness in N/m.

@@ -1,5 +1,7 @@
 """Formulas of meteorology: moist air, comfort, the surface layer, clouds."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
@@ -12,7 +14,7 @@ from bench.formulas.corpus import formula
     humidity=(5.0, 100.0),
     pressure=(500.0, 1030.0),
 )
-def equivalent_potential_temperature(celsius, humidity, pressure):
+def equivalent_potential_temperature(celsius: float, humidity: float, pressure: float) -> tuple[float, float]:
     """The equivalent potential temperature and the temperature at the condensation level (K).
 
     Relative humidity in %, pressure in hPa.
@@ -33,7 +35,7 @@ def equivalent_potential_temperature(celsius, humidity, pressure):
     humidity=(5.0, 100.0),
     wind=(0.0, 45.0),
 )
-def apparent_temperature(t, humidity, wind):
+def apparent_temperature(t: float, humidity: float, wind: float) -> float:
     """The apparent temperature of the National Weather Service: wind chill, heat index or the temperature itself.
 
     Temperatures in degrees Fahrenheit, relative humidity in %, wind in miles per hour.
@@ -44,7 +46,7 @@ def apparent_temperature(t, humidity, wind):
     if t <= 50:
         if wind <= 3:
             return t
-        power = wind**0.16
+        power: float = wind**0.16
         return 35.74 + 0.6215 * t - 35.75 * power + 0.4275 * t * power
     simple = 0.5 * (t + 61 + (t - 68) * 1.2 + humidity * 0.094)
     if (simple + t) / 2 < 80:
@@ -67,7 +69,7 @@ def apparent_temperature(t, humidity, wind):
     return index
 
 
-def stability_corrections(zeta):
+def stability_corrections(zeta: float) -> tuple[float, float]:
     """psi_m and psi_h: Paulson's integrals below 0, those of Beljaars and Holtslag above."""
     if zeta < 0:
         x = (1 - 16 * zeta) ** 0.25
@@ -88,7 +90,7 @@ def stability_corrections(zeta):
     z0=(1e-3, 0.1, "log"),
     z0h=(1e-4, 1e-2, "log"),
 )
-def surface_fluxes(wind, air, difference, z, z0, z0h):
+def surface_fluxes(wind: float, air: float, difference: float, z: float, z0: float, z0h: float) -> tuple[float, float]:
     """The friction velocity (m/s) and the upward flux of heat (W/m2) over land, by Monin and Obukhov's similarity.
 
     The difference is the potential temperature at the height z minus that of the surface. Ten iterations for z / L.
@@ -105,7 +107,7 @@ def surface_fluxes(wind, air, difference, z, z0, z0h):
     return friction, -density * heat_capacity * friction * scale
 
 
-def over_water(t):
+def over_water(t: float) -> float:
     """The saturation vapour pressure (hPa) over water."""
     steam = 373.16 / t
     logarithm = (
@@ -118,7 +120,7 @@ def over_water(t):
     return 10**logarithm
 
 
-def over_ice(t):
+def over_ice(t: float) -> float:
     """The saturation vapour pressure (hPa) over ice."""
     melting = 273.16 / t
     logarithm = (
@@ -135,7 +137,7 @@ def over_ice(t):
     dew_point=(222.0, 300.0),
     pressure=(300.0, 1030.0),
 )
-def moist_air(temperature, dew_point, pressure):
+def moist_air(temperature: float, dew_point: float, pressure: float) -> tuple[float, float, float]:
     """The specific humidity (kg/kg) of air, and its relative humidity and saturation deficit (hPa) over mixed phases.
 
     Temperatures in K, pressure in hPa. Between 250.16 and 273.16 K a quadratic share of the condensate is liquid.
@@ -163,7 +165,9 @@ def moist_air(temperature, dew_point, pressure):
     density=(0.5, 1.2),
     dt=10.0,
 )
-def warm_rain(theta, vapour, cloud, rain, exner, density, dt):
+def warm_rain(
+    theta: float, vapour: float, cloud: float, rain: float, exner: float, density: float, dt: float
+) -> tuple[float, float, float, float, float]:
     """Potential temperature (K), mixing ratios (kg/kg) of vapour, cloud and rain a step dt (s) later.
 
     Kessler's conversion of cloud to rain, then adjustment to saturation and evaporation of rain; the last output is

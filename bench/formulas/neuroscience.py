@@ -1,11 +1,13 @@
 """Formulas of neuroscience: membranes, spiking models, synapses."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
 
 
-def linear_rate(x, scale):
+def linear_rate(x: float, scale: float) -> float:
     """x / (1 - exp(-x / scale)), which has the limit scale at 0."""
     y = x / scale
     if abs(y) < 1e-3:
@@ -26,7 +28,9 @@ def linear_rate(x, scale):
     g_k=36.0,
     g_leak=0.3,
 )
-def hodgkin_huxley(v, m, h, n, current, g_na, g_k, g_leak):
+def hodgkin_huxley(
+    v: float, m: float, h: float, n: float, current: float, g_na: float, g_k: float, g_leak: float
+) -> tuple[float, float, float, float]:
     """The rates of change of the potential (mV/ms) and of the gates (1/ms) of the squid's axon, with rest at -65 mV."""
     alpha_m = 0.1 * linear_rate(v + 40, 10.0)
     beta_m = 4 * math.exp(-(v + 65) / 18)
@@ -57,7 +61,9 @@ def hodgkin_huxley(v, m, h, n, current, g_na, g_k, g_leak):
     jump=(0.0, 120.0),
     dt=0.1,
 )
-def adaptive_exponential(v, w, current, slope, threshold, adaptation, jump, dt):
+def adaptive_exponential(
+    v: float, w: float, current: float, slope: float, threshold: float, adaptation: float, jump: float, dt: float
+) -> tuple[float, float, float]:
     """The potential (mV) and the adaptation current (pA) a step dt (ms) later, and whether there was a spike.
 
     The exponential integrate-and-fire neuron with adaptation and the parameters of the paper; above 0 mV it is reset.
@@ -82,7 +88,9 @@ def adaptive_exponential(v, w, current, slope, threshold, adaptation, jump, dt):
     rate=(2.0, 80.0),
     spikes=("int", 1, 20),
 )
-def synaptic_response(use, tau_recovery, tau_facilitation, efficacy, rate, spikes):
+def synaptic_response(
+    use: float, tau_recovery: float, tau_facilitation: float, efficacy: float, rate: float, spikes: int
+) -> float:
     """The response (mV) of a depressing and facilitating synapse to the last of some regular spikes.
 
     Times in ms, rate in Hz.
@@ -98,7 +106,7 @@ def synaptic_response(use, tau_recovery, tau_facilitation, efficacy, rate, spike
     return response
 
 
-def goldman_flux(u, inside, outside):
+def goldman_flux(u: float, inside: float, outside: float) -> float:
     """inside and outside weighted as in the constant field equation, for a potential u of RT/zF."""
     if abs(u) < 1e-6:
         return inside - outside + u / 2 * (inside + outside)
@@ -118,7 +126,17 @@ def goldman_flux(u, inside, outside):
     p_na=(0.01, 20.0, "log"),
     celsius=25.0,
 )
-def constant_field(v, k_in, k_out, na_in, na_out, cl_in, cl_out, p_na, celsius):
+def constant_field(
+    v: float,
+    k_in: float,
+    k_out: float,
+    na_in: float,
+    na_out: float,
+    cl_in: float,
+    cl_out: float,
+    p_na: float,
+    celsius: float,
+) -> tuple[float, float]:
     """The current density (A/m2) through a membrane and the potential (V) at which it is 0.
 
     The equation of Goldman, Hodgkin and Katz for three ions: v in V, concentrations in mol/m3, and the permeability of
@@ -147,10 +165,12 @@ def constant_field(v, k_in, k_out, na_in, na_out, cl_in, cl_out, p_na, celsius):
     tau=(8.0, 16.0),
     dt=0.2,
 )
-def fitzhugh_nagumo(v, w, current, a, b, tau, dt):
+def fitzhugh_nagumo(
+    v: float, w: float, current: float, a: float, b: float, tau: float, dt: float
+) -> tuple[float, float]:
     """The two variables of the model after ten steps by the classical method of Runge and Kutta."""
 
-    def slopes(v, w):
+    def slopes(v: float, w: float) -> tuple[float, float]:
         return v - v**3 / 3 - w + current, (v + a - b * w) / tau
 
     for _ in range(10):

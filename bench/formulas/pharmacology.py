@@ -1,5 +1,7 @@
 """Formulas of pharmacology: concentrations in compartments, saturable elimination, receptors and targets."""
 
+from __future__ import annotations
+
 import math
 
 from bench.formulas.corpus import formula
@@ -18,7 +20,17 @@ from bench.formulas.corpus import formula
     peripheral=(40.0, 150.0),
     available=(0.4, 1.0),
 )
-def two_compartments(time, dose, absorption, lag, clearance, central, exchange, peripheral, available):
+def two_compartments(
+    time: float,
+    dose: float,
+    absorption: float,
+    lag: float,
+    clearance: float,
+    central: float,
+    exchange: float,
+    peripheral: float,
+    available: float,
+) -> float:
     """The concentration (mg/L) after an oral dose (mg) with first-order absorption (1/h) and a lag (h).
 
     Clearances in L/h, volumes in L.
@@ -37,7 +49,7 @@ def two_compartments(time, dose, absorption, lag, clearance, central, exchange, 
     return available * dose * absorption / central * amount
 
 
-def lambert_w(x):
+def lambert_w(x: float) -> float:
     """The main branch for x >= 0, by Halley's method."""
     w = math.log1p(x) if x < 3 else math.log(x) - math.log(math.log(x))
     for _ in range(20):
@@ -58,7 +70,7 @@ def lambert_w(x):
     v_max=(0.3, 4.0),
     k_m=(1.0, 12.0),
 )
-def saturable_elimination(time, start, v_max, k_m):
+def saturable_elimination(time: float, start: float, v_max: float, k_m: float) -> tuple[float, float]:
     """The concentration (mg/L) after an elimination by Michaelis and Menten's kinetics, and its rate (mg/L/h)."""
     w = lambert_w(start / k_m * math.exp((start - v_max * time) / k_m))
     concentration = k_m * w
@@ -78,10 +90,20 @@ def saturable_elimination(time, start, v_max, k_m):
     basal=(0.0, 0.2),
     maximum=(0.8, 1.2),
 )
-def operational_agonism(agonist, antagonist, k_agonist, k_antagonist, efficacy, slope, schild, basal, maximum):
+def operational_agonism(
+    agonist: float,
+    antagonist: float,
+    k_agonist: float,
+    k_antagonist: float,
+    efficacy: float,
+    slope: float,
+    schild: float,
+    basal: float,
+    maximum: float,
+) -> float:
     """The response of a tissue to an agonist, with a competitive antagonist; concentrations in mol/L."""
     ratio = agonist / (k_agonist * (1 + (antagonist / k_antagonist) ** schild))
-    stimulus = (efficacy * ratio / (1 + ratio)) ** slope
+    stimulus: float = (efficacy * ratio / (1 + ratio)) ** slope
     return basal + (maximum - basal) * stimulus / (1 + stimulus)
 
 
@@ -101,7 +123,9 @@ WEIGHTS = (0.36268378337836199, 0.31370664587788729, 0.22238103445337448, 0.1012
     clearance=(1.0, 10.0),
     volume=(20.0, 80.0),
 )
-def transit_absorption(time, dose, transits, transit_time, absorption, clearance, volume):
+def transit_absorption(
+    time: float, dose: float, transits: float, transit_time: float, absorption: float, clearance: float, volume: float
+) -> float:
     """The concentration (mg/L) after absorption through a chain of compartments, whose number need not be whole.
 
     The outflow of the chain is convolved with absorption and elimination by quadrature in three parts. Times in h,
@@ -136,7 +160,9 @@ def transit_absorption(time, dose, transits, transit_time, absorption, clearance
     k_syn=(0.1, 5.0),
     infusion=0.5,
 )
-def target_mediated_disposition(drug, target, k_d, k_el, k_int, k_deg, k_syn, infusion):
+def target_mediated_disposition(
+    drug: float, target: float, k_d: float, k_el: float, k_int: float, k_deg: float, k_syn: float, infusion: float
+) -> tuple[float, float, float]:
     """Rates of change (nM/h) of the total drug and the total target in rapid equilibrium, and the free drug (nM)."""
     gap = drug - target - k_d
     root = math.sqrt(gap * gap + 4 * k_d * drug)
