@@ -72,7 +72,9 @@ def _argument(random: np.random.Generator, spec: Any, size: int, dtype: np.dtype
     if not isinstance(spec, tuple):
         return spec
     if spec[0] == "int":
-        return random.integers(spec[1], spec[2], size, endpoint=True, dtype=f"int{8 * dtype.itemsize}")
+        # With float32, NumPy computes in float64 if integers are longer.
+        kind = "int16" if dtype == np.float32 else "int64"
+        return random.integers(spec[1], spec[2], size, endpoint=True, dtype=kind)
     low, high = spec[:2]
     drawn = random.random(size)
     values = low * (high / low) ** drawn if "log" in spec else low + (high - low) * drawn
@@ -124,10 +126,6 @@ def formula(*, source: str, dtype: str, wrt: str | None = None, **ranges: Any) -
 def load() -> dict[str, Formula]:
     """Import every module of fields beside this file, and return the formulas by name."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if not module.name.startswith("_") and module.name not in ENGINE:
+        if not (module.ispkg or module.name in ("__main__", "corpus")):
             importlib.import_module(f"bench.formulas.{module.name}")
     return FORMULAS
-
-
-# The modules that have no formulas.
-ENGINE = ("corpus", "measure", "peer_source", "systems")

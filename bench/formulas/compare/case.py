@@ -1,0 +1,117 @@
+"""A formula with its arguments, as every system gets it, and what ours gives for it in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bench.formulas.compare.array_ops import NumpyOps
+from bench.formulas.compare.peer_source import ArrayFunction, array_function
+from bench.formulas.corpus import Formula
+from dualbcast import differentiable_broadcast
+
+__all__ = ["Case", "Forms", "blocks"]
+
+# By its name, a callable that prepares a call. A call gives all values, and then the partials of each output.
+Forms = dict[str, Callable[[], Callable[[], Any]]]
+
+
+@dataclass
+class Case:
+    """A formula and arguments of one size."""
+
+    formula: Formula
+    size: int
+    seed: int = 0
+
+    @cached_property
+    def arguments(self) -> list[Any]:
+        """Arrays and scalars, in the order of the signature."""
+        return self.formula.arguments(self.size, self.seed)
+
+    @cached_property
+    def plain(self) -> ArrayFunction:
+        """The formula of whole arrays."""
+        return array_function(self.formula)
+
+    @cached_property
+    def guarded(self) -> ArrayFunction:
+        """The same with guards against infinite slopes on sides that are not taken."""
+        return array_function(self.formula, guarded=True)
+
+    @cached_property
+    def arrays(self) -> list[Any]:
+        """The arguments of the formula of whole arrays; a scalar among them is differentiated in."""
+        by_name = dict(zip(self.formula.ranges, self.arguments, strict=True))
+        return [by_name[name] for name in self.plain.parameters]
+
+    @cached_property
+    def active(self) -> list[int]:
+        """Which of `arrays` are differentiated in."""
+        return [self.plain.parameters.index(name) for name in self.formula.wrt]
+
+    @cached_property
+    def iterations(self) -> dict[int, int]:
+        """The most iterations that a loop which ends where the data says takes for an element."""
+        if not self.plain.while_loops:
+            return {}
+        ops = NumpyOps(self.formula.dtype, self.size)
+        with np.errstate(all="ignore"):
+            self.plain.bind(ops.namespace)(*self.arrays)
+        return ops.iterations
+
+    @cached_property
+    def expected(self) -> list[Any]:
+        """Values and partials in float64 of every k-th element, k odd."""
+        step = (self.size >> 14) | 1
+        some = [a[::step] if isinstance(a, np.ndarray) else a for a in self.arguments]
+        wide = [a.astype(np.float64) if isinstance(a, np.ndarray) and a.dtype == np.float32 else a for a in some]
+        ours: Any = differentiable_broadcast(self.formula.function)
+        return [np.asarray(a) for a in blocks(ours.value_and_jacobian(*wide, wrt=self.formula.wrt))]
+
+    def wrong(self, found: list[Any]) -> str:
+        """What is wrong with all results of a system, or nothing."""
+        step = (self.size >> 14) | 1
+        single = self.formula.dtype == "float32"
+        if len(found) != len(self.expected):
+            return f"{len(found)} results instead of {len(self.expected)}"
+        for position, (result, exact) in enumerate(zip(found, self.expected, strict=True)):
+            judged = np.broadcast_to(result, (self.size,))[::step].astype(np.float64)
+            what = self.label(position)
+            if not np.all(np.isfinite(judged)):
+                return f"{what} is not finite in {np.mean(~np.isfinite(judged)):.2%}"
+            allowed = (1e-3 if single else 1e-8) * (np.abs(exact) + np.mean(np.abs(exact)))
+            off = np.abs(judged - exact) > allowed
+            # A rounded argument may be on the other side of a branch.
+            if np.mean(off) > 1e-3:
+                worst = np.max(np.abs(judged - exact)) / (np.mean(np.abs(exact)) or 1.0)
+                return f"{what} is wrong in {np.mean(off):.2%}, by up to {worst:.1g} of the mean"
+        return ""
+
+    def label(self, position: int) -> str:
+        """The name of a result."""
+        outputs, wrt = self.plain.outputs, self.formula.wrt
+        if position < outputs:
+            return f"output {position}"
+        output, parameter = divmod(position - outputs, len(wrt))
+        return f"d output {output} / d {wrt[parameter]}"
+
+
+def blocks(result: tuple[Any, Any]) -> list[Any]:
+    """The arrays of dualbcast's value and Jacobian in the order of `Forms`."""
+    value, jacobian = result
+    leaves: list[Any] = []
+
+    def visit(part: Any) -> None:
+        if isinstance(part, (tuple, list)):
+            for inner in part:
+                visit(inner)
+        else:
+            leaves.append(part)
+
+    visit(value)
+    return leaves + [jacobian[output, name] for output in range(jacobian.outputs) for name in jacobian.wrt]

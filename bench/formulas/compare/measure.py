@@ -1,0 +1,179 @@
+"""The timing of a formula: each system's forms are checked, its fastest is found, and the systems take turns."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+import floor
+import numpy as np
+from constants import FAR, FLOOR, THREADS, TURNS
+
+from bench.formulas.compare.case import Case, blocks
+from bench.formulas.corpus import Formula
+from dualbcast import differentiable_broadcast
+
+__all__ = ["OURS", "PEERS", "Result", "measure"]
+
+OURS = "dualbcast"
+PEERS = ("jax", "torch", "drjit")
+SECONDS = 0.25  # of a system's turn
+# What a formula's measurement is saved as: see `measure`.
+Result = dict[str, Any]
+
+
+def measure(formula: Formula, size: int, peers: tuple[str, ...], say: Callable[[str], None]) -> Result:
+    """Check and time a formula in all systems.
+
+    Parameters
+    ----------
+    formula : Formula
+    size : int
+        The number of elements.
+    peers : tuple of str
+        Names among `PEERS`. Those that cannot be imported are left out.
+    say : callable
+        Takes lines for the reader.
+
+    Returns
+    -------
+    dict
+        `seconds`: for each system and for the floor, the medians of its turns; a system that is far behind has one.
+        `forms`: the form of each. `left_out`: for a system without a time, why. `wrong`: what is wrong with a form.
+    """
+    case = Case(formula, size)
+    result: Result = {
+        "field": formula.field,
+        "half": formula.half,
+        "dtype": formula.dtype,
+        "size": size,
+        "outputs": case.plain.outputs,
+        "wrt": len(formula.wrt),
+        "seconds": {},
+        "forms": {},
+        "left_out": {},
+        "wrong": {},
+    }
+    calls: dict[str, Callable[[], Any]] = {OURS: _ours(case, result)}
+    for peer in peers:
+        try:
+            module = importlib.import_module(f"bench.formulas.compare.{peer}_forms")
+        except ImportError as error:
+            result["left_out"][peer] = f"cannot be imported: {error}"
+            continue
+        chosen = _fastest(peer, module, case, result)
+        if chosen is not None:
+            calls[peer] = chosen
+    call = _floor(case, result)
+    if call is not None:
+        calls[FLOOR] = call
+    _turns(calls, result["seconds"])
+    times = ", ".join(f"{name} {median(taken) * 1e3:.3g} ms" for name, taken in result["seconds"].items())
+    say(f"{formula.name}: {times}")
+    for form, what in result["wrong"].items():
+        say(f"  {form}: {what}")
+    for peer, why in result["left_out"].items():
+        say(f"  {peer} is left out: {why}")
+    return result
+
+
+def _ours(case: Case, result: Result) -> Callable[[], Any]:
+    function: Any = differentiable_broadcast(case.formula.function)
+    arguments, wrt = case.arguments, case.formula.wrt
+
+    def call() -> Any:
+        return function.value_and_jacobian(*arguments, wrt=wrt)
+
+    wrong = case.wrong([np.asarray(block) for block in blocks(call())])
+    if wrong:
+        result["wrong"][OURS] = wrong
+    result["forms"][OURS] = "value_and_jacobian"
+    return call
+
+
+def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Callable[[], Any] | None:
+    """The call of a system's fastest form that is right, or None."""
+    problems: dict[str, str] = {}
+    found: list[tuple[float, str, Callable[[], Any]]] = []
+    for guarded in (False, True):
+        problems_now: dict[str, str] = {}
+        try:
+            forms = module.forms(case, guarded=guarded)
+        except NotImplementedError as error:
+            result["left_out"][peer] = str(error)
+            return None
+        for form, make in forms.items():
+            form = f"{form}, guarded".removeprefix(", ") if guarded else form
+            try:
+                call = make()
+                call()
+                wrong = case.wrong(
+                    [module.host(part) for part in call()]
+                )  # by the second call, which uses a kept trace
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[
+                    :300
+                ]
+            if wrong:
+                problems_now[f"{peer}, {form}"] = wrong
+            else:
+                found.append((_seconds(call), form, call))
+        problems |= problems_now
+        if not any("not finite" in what for what in problems_now.values()):
+            break
+    result["wrong"] |= problems
+    if not found:
+        result["left_out"][peer] = "; ".join(dict.fromkeys(problems.values()))
+        return None
+    _, form, call = min(found, key=lambda one: one[0])
+    result["forms"][peer] = form
+    return call
+
+
+def _floor(case: Case, result: Result) -> Callable[[], Any] | None:
+    """A call of a program that only reads and writes as many arrays; there is none without a C compiler."""
+    reads = [a for a in case.arrays if isinstance(a, np.ndarray)]
+    size = max(a.nbytes for a in reads)
+    function: Any = differentiable_broadcast(case.formula.function)
+    results = blocks(function.value_and_jacobian(*case.arguments, wrt=case.formula.wrt))
+    written = sum(isinstance(block, np.ndarray) and block.strides == (block.itemsize,) for block in results)
+    try:
+        forms = floor.forms(sum(a.nbytes == size for a in reads), written, size)
+    except ImportError:
+        return None
+    calls = {form: make() for form, make in forms.items()}
+    form = min(calls, key=lambda one: _seconds(calls[one]))
+    result["forms"][FLOOR] = f"{form}, {THREADS} threads"
+    return calls[form]
+
+
+def _seconds(call: Callable[[], Any], seconds: float = 0.1, fewest: int = 3) -> float:
+    """The fastest of some calls: enough to tell forms apart."""
+    return min(_timed(call, seconds, fewest))
+
+
+def _timed(call: Callable[[], Any], seconds: float, fewest: int) -> list[float]:
+    taken: list[float] = []
+    while len(taken) < fewest or sum(taken) < seconds:
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def _turns(calls: dict[str, Callable[[], Any]], seconds: dict[str, list[float]]) -> None:
+    """Time the systems one after the other, and then again, but for those that are far behind."""
+    for call in calls.values():
+        call()
+    for _ in range(TURNS):
+        for name, call in calls.items():
+            fastest = min((taken[0] for other, taken in seconds.items() if other != FLOOR), default=math.inf)
+            if name in seconds and name not in (OURS, FLOOR) and seconds[name][0] > FAR * fastest:
+                continue
+            call()
+            seconds.setdefault(name, []).append(median(_timed(call, SECONDS, 5)))
