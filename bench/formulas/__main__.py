@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from pathlib import Path
@@ -21,6 +22,7 @@ PEERS = "jax,torch,drjit"
 @click.option("--peers", default=PEERS, show_default=True, help="The systems to compare with, separated by commas.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Add the results to those in this file.")
 @click.option("--table", "shown", is_flag=True, help="Measure nothing; show the table of the file.")
+@click.option("--check", "checked", is_flag=True, help="Time nothing; check the results of all forms.")
 @click.option("--list", "listed", is_flag=True, help="Measure nothing; name the formulas with their sources.")
 @click.option("--first", is_flag=True, help="Time first results without a cache instead, ours and Dr.Jit's.")
 def main(
@@ -30,6 +32,7 @@ def main(
     peers: str,
     file: Path | None,
     shown: bool,
+    checked: bool,
     listed: bool,
     first: bool,
 ) -> None:
@@ -41,6 +44,7 @@ def main(
     import systems
 
     systems.settle()
+    _keep_freed_memory()
     chosen = [
         formula
         for formula in load().values()
@@ -61,13 +65,29 @@ def main(
 
     results = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
     for formula in chosen if not shown else []:
-        results[formula.name] = measure(formula, size, tuple(filter(None, peers.split(","))), click.echo)
-        if file:
+        systems_to_compare = tuple(filter(None, peers.split(",")))
+        results[formula.name] = measure(formula, size, systems_to_compare, click.echo, timed=not checked)
+        if file and not checked:
             unfinished = file.with_suffix(".part")
             unfinished.write_text(json.dumps(results, indent=1), encoding="utf-8")
             os.replace(unfinished, file)
+    if checked:
+        return
     names = {formula.name for formula in chosen}
     click.echo(table({name: result for name, result in results.items() if name in names}))
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep freed blocks, as dualbcast and Dr.Jit do: else JAX and PyTorch would get new pages at each call."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # not glibc
+        return
+    trim_threshold, top_pad, mmap_threshold, most_arenas = -1, -2, -3, -8
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(top_pad, 512 << 20)
+    mallopt(mmap_threshold, 32 << 20)
+    mallopt(most_arenas, 1)
 
 
 if __name__ == "__main__":

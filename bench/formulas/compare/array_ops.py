@@ -29,6 +29,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "inverse_root_cubed": lambda x: 1.0 / (x * math.sqrt(x)),
     "floor": lambda x: float(math.floor(x)),
     "ceil": lambda x: float(math.ceil(x)),
+    "modulo": lambda x, y: x % y,
     "trunc": lambda x: float(math.trunc(x)),
     "sign": lambda x: float((x > 0) - (x < 0)),
 }
@@ -135,5 +136,5 @@ _COMMON = (
     "exp exp2 expm1 log log2 log10 log1p cbrt hypot sin cos tan sinh cosh tanh fabs copysign sign floor ceil trunc"
 )
 COMMON = (*_COMMON.split(), "rint", "fmod")
-RENAMED = {"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
+RENAMED = {"modulo": "mod", "pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
 RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "not_": "logical_not"}

@@ -81,7 +81,8 @@ def _call(case: Case, function: ArrayFunction, style: str, backward: bool, froze
             values = [dr.detach(value) for value in found]
             dr.set_grad(x, 1)
             dr.enqueue(dr.ADMode.Forward, x)
-            dr.traverse(dr.ADMode.Forward)
+            # By default it forgets the tangents of values that others are computed from; an output may be one.
+            dr.traverse(dr.ADMode.Forward, dr.ADFlag.ClearEdges)
             columns.append([dr.grad(value) for value in found])
         return values + [column[i] for i in range(function.outputs) for column in columns]
 
@@ -154,6 +155,7 @@ def _ops(case: Case, style: str) -> Any:
         "expm1": lambda x: dr.exp(x) - 1.0,
         "erfc": lambda x: 1.0 - dr.erf(x),
         "fmod": lambda a, b: a - b * dr.trunc(a / b),
+        "modulo": lambda a, b: a - b * dr.floor(a / b),
         "copysign": dr.copysign,
         "fabs": dr.abs,
         "rint": dr.round,

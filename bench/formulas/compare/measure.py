@@ -27,7 +27,9 @@ SECONDS = 0.25  # of a system's turn
 Result = dict[str, Any]
 
 
-def measure(formula: Formula, size: int, peers: tuple[str, ...], say: Callable[[str], None]) -> Result:
+def measure(
+    formula: Formula, size: int, peers: tuple[str, ...], say: Callable[[str], None], *, timed: bool = True
+) -> Result:
     """Check and time a formula in all systems.
 
     Parameters
@@ -39,6 +41,8 @@ def measure(formula: Formula, size: int, peers: tuple[str, ...], say: Callable[[
         Names among `PEERS`. Those that cannot be imported are left out.
     say : callable
         Takes lines for the reader.
+    timed : bool
+        If not, results are only checked.
 
     Returns
     -------
@@ -69,12 +73,13 @@ def measure(formula: Formula, size: int, peers: tuple[str, ...], say: Callable[[
         chosen = _fastest(peer, module, case, result)
         if chosen is not None:
             calls[peer] = chosen
-    call = _floor(case, result)
+    call = _floor(case, result) if timed else None
     if call is not None:
         calls[FLOOR] = call
-    _turns(calls, result["seconds"])
+    if timed:
+        _turns(calls, result["seconds"])
     times = ", ".join(f"{name} {median(taken) * 1e3:.3g} ms" for name, taken in result["seconds"].items())
-    say(f"{formula.name}: {times}")
+    say(f"{formula.name}: {times or ', '.join(calls)}")
     for form, what in result["wrong"].items():
         say(f"  {form}: {what}")
     for peer, why in result["left_out"].items():

@@ -88,15 +88,18 @@ class ArrayFunction:
 def array_function(formula: Formula, *, guarded: bool = False) -> ArrayFunction:
     """The formula as a function of whole arrays; scalars that are not differentiated in are constants in it."""
     arguments: list[Any] = []
+    parameters: list[str] = []  # in the IR they may have other names
     for name, spec in formula.ranges.items():
         if isinstance(spec, tuple):
             arguments.append("int" if spec[0] == "int" else "float")
         else:
             arguments.append("float" if name in formula.wrt else number(spec))
+        if not isinstance(arguments[-1], ir.Const):
+            parameters.append(name)
     line = _straight(simplify(drop_custom_derivatives(lower(formula.function, arguments).function)))
     if guarded:
         line = _guarded(line)
-    return _Printer(line).printed()
+    return _Printer(line).printed(tuple(parameters))
 
 
 def _straight(function: ir.Function) -> ir.Function:
@@ -185,16 +188,16 @@ class _Printer:
         self.names: dict[str, str] = {}
         self.taken = {"ops", "formula", "range", *keyword.kwlist}
         self.whiles = self.fors = 0
-        self.parameters = tuple(param.name for param in function.params)
 
-    def printed(self) -> ArrayFunction:
+    def printed(self, parameters: tuple[str, ...]) -> ArrayFunction:
         function = self.function
-        self.lines.append(f"def formula({', '.join(map(self.name, self.parameters))}):")
-        self.block(function.body, 1, set(self.parameters))
+        names = [param.name for param in function.params]
+        self.lines.append(f"def formula({', '.join(map(self.name, names))}):")
+        self.block(function.body, 1, set(names))
         outputs = ", ".join(self.expression(output.value) for output in function.outputs)
         self.lines.append(f"    return ops.outputs({outputs})")
         text = "\n".join(self.lines) + "\n"
-        return ArrayFunction(text, self.parameters, len(function.outputs), self.whiles, self.fors)
+        return ArrayFunction(text, parameters, len(function.outputs), self.whiles, self.fors)
 
     def name(self, name: str) -> str:
         """A name as one of Python's."""

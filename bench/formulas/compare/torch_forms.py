@@ -91,6 +91,7 @@ def _ops(case: Case) -> Any:
         **powers(torch.sqrt),
         "fabs": torch.abs,
         "rint": torch.round,
+        "modulo": torch.remainder,
         "pow": torch.pow,
         "cbrt": lambda x: torch.sign(x) * torch.pow(torch.abs(x), 1.0 / 3.0),
         "not_": torch.logical_not,
