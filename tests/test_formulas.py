@@ -120,7 +120,8 @@ SAMPLE = ("fresnel_reflectances", "radial_velocity", "luminosity_distance", "lst
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_forms_of_jax_give_values_and_partials(name: str) -> None:
-    pytest.importorskip("jax")
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
     from bench.formulas.compare import jax_forms
 
     case = Case(CORPUS[name], 256)

@@ -78,7 +78,7 @@ def main(
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep freed blocks, as dualbcast and Dr.Jit do: else JAX and PyTorch would get new pages at each call."""
+    """Let glibc keep freed blocks, as dualbcast and Dr.Jit do: else JAX and PyTorch would get new pages at a call."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc

@@ -66,7 +66,12 @@ def operations(
         return where(test, then, orelse)
 
     lifted = {name: _lifted(name, function) for name, function in functions.items()}
-    return SimpleNamespace(**lifted, where=choice, loop=loop, count=count, outputs=outputs, inf=math.inf, nan=math.nan)
+    return _Namespace(**lifted, where=choice, loop=loop, count=count, outputs=outputs, inf=math.inf, nan=math.nan)
+
+
+class _Namespace(SimpleNamespace):
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(f"it has no {name}")
 
 
 def _lifted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from bench.formulas.compare.peer_source import ArrayFunction
 jax.config.update("jax_enable_x64", True)  # arrays of float32 stay float32
 
 # The most iterations, of all loops, that are written out.
-MOST_UNROLLED = 64
+MOST_UNROLLED = 8
 CHUNK = 1 << 12
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

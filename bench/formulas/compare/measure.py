@@ -23,6 +23,7 @@ __all__ = ["OURS", "PEERS", "Result", "measure"]
 OURS = "dualbcast"
 PEERS = ("jax", "torch", "drjit")
 SECONDS = 0.25  # of a system's turn
+PATIENCE = 20.0  # seconds, after which no further form of a system is tried if one is right
 # What a formula's measurement is saved as: see `measure`.
 Result = dict[str, Any]
 
@@ -105,6 +106,7 @@ def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Calla
     """The call of a system's fastest form that is right, or None."""
     problems: dict[str, str] = {}
     found: list[tuple[float, str, Callable[[], Any]]] = []
+    end = time.perf_counter() + PATIENCE
     for guarded in (False, True):
         problems_now: dict[str, str] = {}
         try:
@@ -113,6 +115,8 @@ def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Calla
             result["left_out"][peer] = str(error)
             return None
         for form, make in forms.items():
+            if found and time.perf_counter() > end:
+                break
             form = f"{form}, guarded".removeprefix(", ") if guarded else form
             try:
                 call = make()

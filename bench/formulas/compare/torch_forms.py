@@ -38,17 +38,19 @@ def forms(case: Case, *, guarded: bool = False) -> Forms:
 
 def _call(case: Case, function: ArrayFunction, reverse: bool) -> Callable[[], Any]:
     bound, dtype = function.bind(_ops(case)), getattr(torch, case.formula.dtype)
+    # torch does not trace the lock of a cached property.
+    places, size = list(case.active), case.size
     arrays = [torch.from_numpy(a) if isinstance(a, np.ndarray) else torch.tensor(a, dtype=dtype) for a in case.arrays]
 
     def both(*arrays: Any) -> list[Any]:
         def primal(*active: Any) -> Any:
             given = list(arrays)
-            for at, value in zip(case.active, active, strict=True):
+            for at, value in zip(places, active, strict=True):
                 given[at] = value
             return bound(*given)
 
-        wrt = tuple(arrays[at].expand(case.size) for at in case.active)
-        zero, one = (torch.full((case.size,), number, dtype=dtype) for number in (0.0, 1.0))
+        wrt = tuple(arrays[at].expand(size) for at in places)
+        zero, one = (torch.full((size,), number, dtype=dtype) for number in (0.0, 1.0))
         if reverse:
             values, pull = vjp(primal, *wrt)
             outputs = range(len(values))
@@ -64,7 +66,7 @@ def _call(case: Case, function: ArrayFunction, reverse: bool) -> Callable[[], An
 
 
 def _ops(case: Case) -> Any:
-    dtype = getattr(torch, case.formula.dtype)
+    dtype, iterations, size = getattr(torch, case.formula.dtype), dict(case.iterations), case.size
 
     def tensor(number: Any) -> Any:
         return number if isinstance(number, torch.Tensor) else torch.full((), number, dtype=dtype)
@@ -77,10 +79,10 @@ def _ops(case: Case) -> Any:
         return torch.where(test, then, orelse)
 
     def loop(position: int, iteration: Any, state: Any, described: Any) -> Any:
-        return unrolled(0, case.iterations[position], 1, lambda _, *state: iteration(*state), state, described)
+        return unrolled(0, iterations[position], 1, lambda _, *state: iteration(*state), state, described)
 
     def outputs(*values: Any) -> Any:
-        return tuple(tensor(value).to(dtype).expand(case.size) for value in values)
+        return tuple(tensor(value).to(dtype).expand(size) for value in values)
 
     def both(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda a, b: function(tensor(a), tensor(b))
