@@ -49,7 +49,8 @@ def measure(
     -------
     dict
         `seconds`: for each system and for the floor, the medians of its turns; a system that is far behind has one.
-        `forms`: the form of each. `left_out`: for a system without a time, why. `wrong`: what is wrong with a form.
+        `forms`: the form of each. `differences`: how far their results are from ours in float64, relative to the mean of each
+        result. `left_out`: for a system without a time, why. `wrong`: what is wrong with a form.
     """
     case = Case(formula, size)
     result: Result = {
@@ -61,6 +62,7 @@ def measure(
         "wrt": len(formula.wrt),
         "seconds": {},
         "forms": {},
+        "differences": {},
         "left_out": {},
         "wrong": {},
     }
@@ -95,7 +97,9 @@ def _ours(case: Case, result: Result) -> Callable[[], Any]:
     def call() -> Any:
         return function.value_and_jacobian(*arguments, wrt=wrt)
 
-    wrong = case.wrong([np.asarray(block) for block in blocks(call())])
+    found = [np.asarray(block) for block in blocks(call())]
+    result["differences"][OURS] = case.difference(found)
+    wrong = case.wrong(found, as_rounded=0.0)
     if wrong:
         result["wrong"][OURS] = wrong
     result["forms"][OURS] = "value_and_jacobian"
@@ -105,7 +109,7 @@ def _ours(case: Case, result: Result) -> Callable[[], Any]:
 def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Callable[[], Any] | None:
     """The call of a system's fastest form that is right, or None."""
     problems: dict[str, str] = {}
-    found: list[tuple[float, str, Callable[[], Any]]] = []
+    found: list[tuple[float, str, Callable[[], Any], float]] = []
     end = time.perf_counter() + PATIENCE
     for guarded in (False, True):
         problems_now: dict[str, str] = {}
@@ -121,17 +125,15 @@ def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Calla
             try:
                 call = make()
                 call()
-                wrong = case.wrong(
-                    [module.host(part) for part in call()]
-                )  # by the second call, which uses a kept trace
+                results = [module.host(part) for part in call()]  # of the second call, which uses a kept trace
+                wrong = case.wrong(results)
             except Exception as error:
-                wrong = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[
-                    :300
-                ]
+                first, *_ = str(error).strip().splitlines() or [""]
+                wrong = f"{type(error).__name__}: {first}"[:300]
             if wrong:
                 problems_now[f"{peer}, {form}"] = wrong
             else:
-                found.append((_seconds(call), form, call))
+                found.append((_seconds(call), form, call, case.difference(results)))
         problems |= problems_now
         if not any("not finite" in what for what in problems_now.values()):
             break
@@ -139,7 +141,7 @@ def _fastest(peer: str, module: ModuleType, case: Case, result: Result) -> Calla
     if not found:
         result["left_out"][peer] = "; ".join(dict.fromkeys(problems.values()))
         return None
-    _, form, call = min(found, key=lambda one: one[0])
+    _, form, call, result["differences"][peer] = min(found, key=lambda one: one[0])
     result["forms"][peer] = form
     return call
 

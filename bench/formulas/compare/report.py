@@ -31,9 +31,13 @@ def fastest_peer(result: Result) -> tuple[str, float]:
 
 
 def table(results: dict[str, Result]) -> str:
-    """The table as text, each half sorted by the ratio of the fastest peer."""
+    """The table as text, each half sorted by the ratio of the fastest peer.
+
+    `floor` is the floor's time over ours. `ours` and `theirs` say how far the results of dualbcast and of the fastest
+    peer are from dualbcast's in float64.
+    """
     head = f"{'formula':34} {'field':16} {'outputs':>7} {'wrt':>3} {'ms':>7} {'floor':>6}"
-    head += "".join(f"{peer:>8}" for peer in PEERS) + f"{'best':>7}  fastest peer"
+    head += "".join(f"{peer:>8}" for peer in PEERS) + f"{'best':>7}{'ours':>8}{'theirs':>8}  fastest peer"
     lines: list[str] = []
     for half in HALVES:
         chosen = {name: result for name, result in results.items() if result["half"] == half}
@@ -46,7 +50,7 @@ def table(results: dict[str, Result]) -> str:
     wrong = [(name, form, what) for name, result in results.items() for form, what in result["wrong"].items()]
     if wrong:
         lines += [
-            "wrong results, which are not timed:",
+            "results that differ from dualbcast's in float64; such forms of peers are not timed:",
             *(f"  {name}, {form}: {what}" for name, form, what in wrong),
             "",
         ]
@@ -67,7 +71,9 @@ def _row(name: str, result: Result) -> str:
     row = f"{name:34} {result['field']:16} {result['outputs']:7} {result['wrt']:3} {ours * 1e3:7.2f} "
     row += f"{share:6.0%}" if math.isfinite(share) else f"{'':6}"
     row += "".join(_number(ratio(result, peer), 8) for peer in PEERS)
-    return f"{row}{_number(best, 7)}  {peer}{', ' if peer else ''}{result['forms'].get(peer, '')}".rstrip(", ")
+    differences = result["differences"]
+    row += _number(best, 7) + "".join(f"{differences.get(name, math.nan):8.0e}" for name in (OURS, peer))
+    return f"{row}  {peer}{', ' if peer else ''}{result['forms'].get(peer, '')}".rstrip(", ")
 
 
 def _number(value: float, width: int) -> str:
