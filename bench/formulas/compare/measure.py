@@ -49,8 +49,8 @@ def measure(
     -------
     dict
         `seconds`: for each system and for the floor, the medians of its turns; a system that is far behind has one.
-        `forms`: the form of each. `differences`: how far their results are from ours in float64, relative to the mean of each
-        result. `left_out`: for a system without a time, why. `wrong`: what is wrong with a form.
+        `forms`: the form of each. `differences`: how far their results are from ours in float64, relative to the mean
+        of each result. `left_out`: for a system without a time, why. `wrong`: what is wrong with a form.
     """
     case = Case(formula, size)
     result: Result = {
