@@ -8,7 +8,7 @@ from bench.formulas.corpus import formula
 
 
 @formula(
-    source="Wright, Howard, Astrophysical Journal Supplement 182, 205-215, 2009, eqs. 1-6; Danby, Burkardt, Celestial "
+    source="Wright, Howard, Astrophysical Journal Supplement 182, 205-215, 2009; Danby, Burkardt, Celestial "
     "Mechanics 31, 95-107, 1983",
     dtype="float64",
     time=(0.0, 2000.0),
@@ -149,13 +149,13 @@ def sun_position(day: float, latitude: float, longitude: float) -> tuple[float, 
     radius=(0.02, 3.0, "log"),
     scale_radius=(0.1, 0.6),
     concentration=(3.0, 12.0),
-    critical_density=(2.0e3, 6.0e3),
+    critical_density=(1.5e6, 5.0e6),
     background=136.0,
 )
 def nfw_lensing(
     radius: float, scale_radius: float, concentration: float, critical_density: float, background: float
 ) -> tuple[float, float]:
-    """The convergence and the shear of an NFW halo; Mpc, 10⁹ solar masses a Mpc³ and a Mpc²."""
+    """The convergence and the shear of an NFW halo; Mpc, 10⁹ solar masses a Mpc² and a Mpc³."""
     c = concentration
     overdensity = 200.0 / 3.0 * c**3 / (math.log1p(c) - c / (1.0 + c))
     strength = scale_radius * overdensity * background / critical_density

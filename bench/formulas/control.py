@@ -34,7 +34,7 @@ def cart_pole(
 
 
 @formula(
-    source="Mahony, Kumar, Corke, IEEE Robotics and Automation Magazine 19, 20-32, 2012, eqs. 1-4",
+    source="Mahony, Kumar, Corke, IEEE Robotics and Automation Magazine 19, 20-32, 2012",
     dtype="float64",
     roll=(-0.6, 0.6),
     pitch=(-0.6, 0.6),
@@ -165,7 +165,7 @@ def pid_step(
 
 
 @formula(
-    source="Kalman, Journal of Basic Engineering 82, 35-45, 1960, eqs. 28-30",
+    source="Kalman, Journal of Basic Engineering 82, 35-45, 1960",
     dtype="float64",
     transition=(0.3, 1.1),
     observation=(0.5, 2.0),

@@ -8,7 +8,7 @@ from bench.formulas.corpus import formula
 
 
 @formula(
-    source="Born, Wolf, Principles of Optics, 7th edition, Cambridge, section 1.5, 1999, eq. 21",
+    source="Born, Wolf, Principles of Optics, 7th edition, Cambridge, section 1.5.2, 1999",
     dtype="float32",
     angle=(0.0, 1.5),
     outside=(1.0, 2.4),
@@ -57,7 +57,7 @@ def microfacet_reflection(
 
 
 @formula(
-    source="Born, Wolf, Principles of Optics, 7th edition, Cambridge, section 1.6.4, 1999, eqs. 55, 59",
+    source="Born, Wolf, Principles of Optics, 7th edition, Cambridge, section 1.6.4, 1999",
     dtype="float64",
     wavelength=(380.0, 780.0),
     thickness=(20.0, 800.0),
@@ -82,7 +82,7 @@ def film_reflectance(
 
 
 @formula(
-    source="Bucholtz, Applied Optics 34, 2765-2773, 1995, eq. 8 and table 3",
+    source="Bucholtz, Applied Optics 34, 2765-2773, 1995, table 3",
     dtype="float64",
     wavelength=(0.25, 1.1),
     pressure=(300.0, 1050.0),

@@ -8,7 +8,7 @@ from bench.formulas.corpus import formula
 
 
 @formula(
-    source="Lawless, Canadian Journal of Statistics 15, 209-225, 1987, eq. 1",
+    source="Lawless, Canadian Journal of Statistics 15, 209-225, 1987",
     dtype="float64",
     count=("int", 0, 40),
     mean=(0.5, 30.0),
@@ -144,7 +144,7 @@ def normal_quantile(probability: float, mean: float, deviation: float) -> float:
 
 
 @formula(
-    source="Azzalini, Scandinavian Journal of Statistics 12, 171-178, 1985, eq. 2",
+    source="Azzalini, Scandinavian Journal of Statistics 12, 171-178, 1985",
     dtype="float64",
     x=(-6.0, 6.0),
     location=(-1.0, 1.0),
