@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,10 @@ def _call(case: Case, function: ArrayFunction, reverse: bool) -> Callable[[], An
         values = pushed[0][0]
         return [*values, *(pushed[j][1][i] for i in range(len(values)) for j in range(len(wrt)))]
 
-    compiled = torch.compile(both, fullgraph=True, dynamic=False)
+    # torch limits how often it compiles one code object, so each form has its own.
+    code = both.__code__.replace(co_name=f"{case.formula.name}_{'vjp' if reverse else 'jvp'}")
+    function_of_form = FunctionType(code, both.__globals__, code.co_name, None, both.__closure__)
+    compiled = torch.compile(function_of_form, fullgraph=True, dynamic=False)
     return lambda: compiled(*arrays)
 
 
