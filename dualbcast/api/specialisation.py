@@ -148,6 +148,16 @@ class Specialisation:
         shape, (element, dtypes) = self._kept(values), self._terms(derivation)
         return element.prepare("parts", values, (), dtypes, (shape,) * len(dtypes))
 
+    def numbers(self, values: tuple[Any, ...]) -> tuple[str, ...]:
+        """The names of the arguments in `wrt` that have shape ()."""
+        numbers = tuple([self.element.names[at] for at in self.wrt if not _shape_of(values[at])])
+        if not numbers:
+            raise ArgumentError(
+                "all arguments of a float dtype are arrays. Name those to differentiate in, which have one shape: "
+                'wrt=("mu", "sigma")'
+            )
+        return numbers
+
     def _terms(self, derivation: Summed | None) -> tuple[Element, tuple[DType, ...]]:
         """The function whose outputs are summed, and the dtypes of the sums."""
         element = self.element if derivation is None else self.element.derive(derivation, self.wrt)

@@ -210,11 +210,4 @@ class Sums:
     def _numbers(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
         """The arguments of a float dtype and of shape ()."""
         specialisation, values = self._dispatch.find(arrays, named, None)
-        names = specialisation.element.names
-        numbers = tuple([names[at] for at in specialisation.wrt if not getattr(values[at], "shape", ())])
-        if not numbers:
-            raise ArgumentError(
-                "all arguments of a float dtype are arrays. Name those to differentiate in, which have one shape: "
-                'wrt=("mu", "sigma")'
-            )
-        return numbers
+        return specialisation.numbers(values)

@@ -196,9 +196,7 @@ class SumResults(Results):
     from 2 on. `terms` are the results of the call that makes the sums.
     """
 
-    def __init__(
-        self, terms: Results, wrt: tuple[int, ...], structure: Structure, order: int, shape: Shape
-    ) -> None:
+    def __init__(self, terms: Results, wrt: tuple[int, ...], structure: Structure, order: int, shape: Shape) -> None:
         self.names, self.positions, self.limit = terms.names, wrt, None
         self.wrt, self.structure = tuple([terms.names[at] for at in wrt]), structure
         self.blocks, self.begins = all_stored(structure.count, wrt, order)
@@ -207,10 +205,8 @@ class SumResults(Results):
         self.signature, self.module, self._given = replace(terms.signature, result_dtype=SUM_DTYPE), terms.module, None
 
 
-def all_stored(
-    count: int, wrt: Sequence[int], order: int
-) -> tuple[dict[tuple[int, ...], Block], tuple[int, int, int]]:
-    """The blocks of `every_result` for so many outputs, and where the values and the first and second partials begin."""
+def all_stored(count: int, wrt: Sequence[int], order: int) -> tuple[dict[tuple[int, ...], Block], tuple[int, int, int]]:
+    """The blocks of `every_result` for so many outputs, and where values, first partials and second ones begin."""
     values, first = [(at,) for at in range(count)], [(at, p) for at in range(count) for p in wrt if order]
     pairs = [(p, q) for at, p in enumerate(wrt) for q in wrt[at:] if order > 1]
     places = [*values, *first, *[(at, *pair) for at in range(count) for pair in pairs]]

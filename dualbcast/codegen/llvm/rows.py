@@ -66,7 +66,9 @@ class RowWriter:
         self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
         self.patterns = [pattern[-1] for pattern in layout.classes]
         # Vectors add the terms of a sum over the row to a vector of sums, one for each lane, which stays in a register.
-        of_row = [at for at in sorted(terms) if self.unit.lanes and self.patterns[layout.which[at]] == "0"]
+        # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
+        has_lanes = self.unit.lanes > 0 and len(terms) == len(self.function.outputs)
+        of_row = [at for at in sorted(terms) if has_lanes and self.patterns[layout.which[at]] == "0"]
         self.lane_sums = {self.arrays[at]: at for at in of_row}
         for at in of_row:
             self.storages[at] = "float64"
