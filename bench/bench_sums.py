@@ -1,5 +1,5 @@
-"""Log-likelihoods of two data arrays and three numbers, summed: the value alone, with the gradient, and with the Hessian;
-and normal equations, of one fit and of many.
+"""Log-likelihoods of two data arrays and three numbers, summed: the value alone, with gradient, and with Hessian; and
+normal equations, of one fit and of many.
 """
 
 from __future__ import annotations

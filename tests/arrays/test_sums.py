@@ -1,5 +1,5 @@
-"""`f.sum` and `f.normal_equations`, held against sums of terms that NumPy computes by formulas written by hand, added up
-by `math.fsum`; their shapes, dtypes, bits and errors.
+"""`f.sum` and `f.normal_equations`, held against sums of terms that NumPy computes by formulas written by hand, added
+up by `math.fsum`; their shapes, dtypes, bits and errors.
 """
 
 from __future__ import annotations
