@@ -24,8 +24,8 @@ class SumAndGradient(NamedTuple):
 
     Attributes
     ----------
-    value : array, or structure of arrays
-        The sum of each output.
+    value : object
+        The sum of each output: a number or an array, in the structure that the function returns.
     gradient : Jacobian
         Its derivatives, by name: `gradient["mu"]`.
     """
@@ -39,8 +39,10 @@ class SumGradientAndHessian(NamedTuple):
 
     Attributes
     ----------
-    value, gradient
-        As of `SumAndGradient`.
+    value : object
+        The sum of each output.
+    gradient : Jacobian
+        Its derivatives.
     hessian : Hessian
         Its second derivatives, by two names: `hessian["mu", "sigma"]`. `np.asarray(hessian)` is the matrix.
     """
@@ -55,8 +57,8 @@ class NormalEquations(NamedTuple):
 
     Attributes
     ----------
-    sum_of_squares : array
-        ∑ w r².
+    sum_of_squares : object
+        ∑ w r², a number or an array.
     gradient : Jacobian
         Jᵀ w r, by name: `gradient["slope"]`. It is half the gradient of the sum of squares.
     matrix : Hessian
