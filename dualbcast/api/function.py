@@ -337,7 +337,7 @@ def differentiable_broadcast(
         interprets the kernel, slowly.
     jacobian : {"auto", "cache", "recompute"}
         Whether a graph that records a call keeps the partial derivatives for the backward pass; see
-        `graph.jacobian`.
+        `graph.jacobian_policy`.
     max_iterations : int, optional
         How many iterations a loop may take for an element each time that the element enters it. If one would take
         more, the call raises `IterationError`, which names the first such element and the loop. With a limit, kernels
