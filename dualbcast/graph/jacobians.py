@@ -1,27 +1,28 @@
 """Jacobians, Hessians and products with Hessians of functions of whole arrays.
 
-Comes in: a function of arrays. Goes out: a function that gives all its partial derivatives. If a function is the sum of
-one fused region, and its arguments are numbers, one kernel gives the whole Hessian.
+Comes in: a function of arrays. Goes out: a function that gives all its partial derivatives. Where few parameters are
+differentiated in, one kernel gives all second derivatives of a sum over many elements.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, entry_point
-from dualbcast.graph.arrays import lazy_adapter, leaves, map_leaves, namespace
+from dualbcast.errors import entry_point
+from dualbcast.graph.arrays import leaves, map_leaves, namespace
 from dualbcast.graph.backward import backward, check_results, key_of, name_of
 from dualbcast.graph.frozen import thaw_on_failure
-from dualbcast.graph.fused_region import REGION
-from dualbcast.graph.indexing import GETITEM
+from dualbcast.graph.fused_region import REGION, Region, settle
+from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import arrays_of, tracked_positions, zeros
 from dualbcast.graph.shapes import moveaxis, reshape, stack
 from dualbcast.graph.tape import launched
-from dualbcast.graph.transform import Level, Wrt, check_callable, grad, heads_of_result, named_like, vjp
+from dualbcast.graph.transform import Level, Wrt, check_callable, check_tangents, grad, heads_of_result, named_like, vjp
 from dualbcast.graph.variable import Variable
 from dualbcast.program.outputs import SUM_DTYPE
 
@@ -87,8 +88,9 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
 
     Notes
     -----
-    If the function is a sum of element-wise operations, and these take the arguments in `wrt` as numbers, one kernel
-    computes all second derivatives in one pass. Else there is a backward pass for each element of the arguments.
+    Where the number depends on the arguments through sums of element-wise operations over many elements, which take
+    numbers alone from them, one kernel for each sum gives all its second derivatives in one pass over the elements.
+    Else there is a backward pass for each element of the arguments.
 
     Examples
     --------
@@ -108,12 +110,9 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         level = Level((args, named))
         result = level.evaluate(function, wrt, args, named)
         heads, aliases = heads_of_result(result, function, has_aux=False), leaves(level.trees)
-        blocks = None if level.is_inner else _of_sum(result, aliases)
-        gradient = aliases
+        blocks = _of_sums(level, result, aliases) if heads and not level.is_inner else None
         if blocks is None:
-            pulled = backward(heads, aliases, record=True)
-            gradient = [zeros(alias) if each is None else each for each, alias in zip(pulled, aliases, strict=True)]
-            blocks = _blocks(level, gradient, aliases)
+            blocks = _blocks(level, _pulled(heads, aliases), aliases)
         numbers = iter(blocks)
         trees = [map_leaves(lambda _path, _leaf: _packed(level, next(numbers), wrt), tree) for tree in level.trees]
         return tuple(trees) if isinstance(wrt, list | tuple) else trees[0]
@@ -145,11 +144,7 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     (array([  6., 120.]),)
     """
     check_callable(function, "hvp")
-    for each, name in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(each, list | tuple):
-            raise ArgumentError(f"hvp: the {name} are a tuple with one for each argument: hvp(f, (x,), (x_tangent,))")
-    if len(primals) != len(tangents):
-        raise ArgumentError(f"hvp: there are {len(primals)} primals and {len(tangents)} tangents")
+    check_tangents("hvp", primals, tangents)
     given = [
         map_leaves(lambda _, leaf: np.zeros_like(leaf), primal) if tangent is None else tangent
         for primal, tangent in zip(primals, tangents, strict=True)
@@ -174,11 +169,11 @@ def _blocks(level: Level, outputs: Sequence[Any], aliases: Sequence[Variable]) -
     return [rows.get(position, row) for position, row in enumerate(nothing)]
 
 
-def _backward(level: Level, outputs: Sequence[Variable], aliases: Sequence[Variable]) -> list[_Row]:
-    """The blocks by a backward pass for each element of the outputs."""
+def _backward(level: Level, outputs: Sequence[Variable], aliases: Sequence[Variable], stop: bool = False) -> list[_Row]:
+    """The blocks by a backward pass for each element of the outputs; `stop` is as for `backward`."""
     blocks = []
     for output in outputs:
-        pulled = [backward([(output, unit)], aliases, level.record) for unit in _units(output)]
+        pulled = [backward([(output, unit)], aliases, level.record, stop) for unit in _units(output)]
         blocks.append(
             [_stacked([row[at] for row in pulled], output.shape, alias, alias) for at, alias in enumerate(aliases)]
         )
@@ -231,57 +226,88 @@ def _packed(level: Level, row: _Row, wrt: Wrt) -> Any:
     return tuple(trees) if isinstance(wrt, list | tuple) else trees[0]
 
 
-# --- sums of one fused region -----------------------------------------------------------------------------------------
+# --- Hessians of sums -------------------------------------------------------------------------------------------------
 
 
-def _of_sum(result: Any, aliases: Sequence[Variable]) -> list[_Row] | None:
-    """The second derivatives of the sum of a fused region that has the aliases, or elements of them, as numbers; None
-    where it is another result."""
-    node, index = result.node, result.index
-    while node is not None and node.primitive.name in ("reshape", "squeeze"):
-        node, index = node.inputs[0].node, node.inputs[0].index
-    if node is None or node.primitive is not REGION:
+def _of_sums(level: Level, result: Variable, aliases: Sequence[Variable]) -> list[_Row] | None:
+    """The Hessian of a number, by one kernel for each sum over many elements behind it; None where there is none, or
+    where it depends on the aliases through other large arrays.
+
+    For sums S(u) of numbers u(p), the number f(S, p) has the Hessian Jᵀ f'' J, where J has the rows of S' and of the
+    identity, and for each sum f_S (u'ᵀ S'' u' + S' u''). All but S' and S'' are derivatives of few numbers.
+    """
+    sums = _sums_behind(result)
+    if not sums or namespace(result, *aliases) is not np:
         return None
-    region = node.static["region"]
-    leaves_of_region, begins = (
-        region.gathered.leaves,
-        list(itertools.accumulate([each.size for each in aliases], initial=0)),
-    )
-    first = dict(zip(map(key_of, aliases), begins, strict=False))
-    wrt = tracked_positions(leaves_of_region)
-    places = [_place(leaves_of_region[at], first) for at in wrt]
-    values = arrays_of(leaves_of_region)
-    if region.sums[index] is None or None in places or lazy_adapter(values):
-        return None
-    element = region.element.select((index,)).derive("value_jacobian_and_hessian", wrt)
-    count = len(element.function.outputs)
-    launched(element.label, "value", region.shape, len(values), count)
-    sums = element.parts(values, (SUM_DTYPE,) * count, ((),) * count)[1 + len(wrt) :]
-    matrix = np.zeros((begins[-1], begins[-1]))
-    for (p, q), each in zip(itertools.combinations_with_replacement(range(len(wrt)), 2), sums, strict=True):
-        matrix[places[p], places[q]] += float(each)
-        if p != q:
-            matrix[places[q], places[p]] += float(each)
-    xp, cuts = namespace(*aliases), list(itertools.pairwise(begins))
+    inner, count = [*sums, *aliases], sum(alias.size for alias in aliases)
+    slopes = _pulled([(result, np.ones(()))], inner, stop=True)
+    total, first = np.zeros((count, count)), np.eye(count)
+    for number, slope in zip(reversed(sums), reversed(slopes[: len(sums)]), strict=True):
+        node = number.node
+        assert node is not None
+        at, weight = tracked_positions(node.inputs), slope.array.item()
+        numbers = [node.inputs[position] for position in at]
+        gradient, curvature = _derivatives(node.static["region"], number.index, at)
+        way = np.concatenate([_dense([_pulled([(each, np.ones(each.shape))], aliases)], aliases) for each in numbers])
+        bent = _pulled([(each, np.full(each.shape, g)) for each, g in zip(numbers, gradient, strict=True)], aliases)
+        total += weight * (way.T @ curvature @ way + _dense(_blocks(level, bent, aliases), aliases))
+        first = np.concatenate([(gradient @ way)[None], first])
+    total += first.T @ _dense(_backward(level, slopes, inner, stop=True), inner) @ first
+    cuts = list(itertools.pairwise(itertools.accumulate([alias.size for alias in aliases], initial=0)))
+    blocks = [[total[slice(*i), slice(*j)] for j in cuts] for i in cuts]
     return [
         [
-            Variable._of(
-                xp.reshape(xp.asarray(matrix[slice(*i), slice(*j)], dtype=b.dtype), (*a.shape, *b.shape)), False
-            )
-            for b, j in zip(aliases, cuts, strict=True)
+            Variable._of(block.reshape((*a.shape, *b.shape)).astype(b.dtype), False)
+            for b, block in zip(aliases, row, strict=True)
         ]
-        for a, i in zip(aliases, cuts, strict=True)
+        for a, row in zip(aliases, blocks, strict=True)
     ]
 
 
-def _place(leaf: Variable, first: dict[Any, int]) -> int | None:
-    """The place of a number among the elements of all aliases, if it is one of these; `first` has the aliases' own."""
-    if leaf.size != 1:
-        return None
-    if key_of(leaf) in first:
-        return first[key_of(leaf)]
-    node = leaf.node
-    if node is None or node.primitive is not GETITEM or key_of(node.inputs[0]) not in first:
-        return None
-    whole = node.inputs[0]
-    return first[key_of(whole)] + int(np.arange(whole.size).reshape(whole.shape)[node.static["key"]].item())
+def _sums_behind(result: Variable) -> list[Variable]:
+    """The sums of fused regions of many elements that a number depends on, if these regions take numbers only, and
+    nothing else behind the number is large; nothing otherwise."""
+    sums: dict[Any, Variable] = {}
+    settle([result])
+    pending, reached = [result], set[Any]()
+    while pending:
+        variable = pending.pop()
+        node, key = variable.node, key_of(variable)
+        if node is None or key in reached:
+            continue
+        reached.add(key)
+        inputs = [node.inputs[at] for at in tracked_positions(node.inputs)]
+        region = node.static["region"] if node.primitive is REGION else None
+        if region is not None and math.prod(region.shape) >= Limits.elements:
+            if region.sums[variable.index] is None or max(each.size for each in (variable, *inputs)) > 1:
+                return []
+            sums[key] = variable
+        elif max(each.size for each in (variable, *inputs)) >= Limits.elements:
+            return []
+        pending += inputs
+    return list(sums.values())
+
+
+def _derivatives(region: Region, index: int, wrt: tuple[int, ...]) -> tuple[Any, Any]:
+    """The gradient and the Hessian of a sum of a region in some of its leaves, which are numbers."""
+    element = region.element.select((index,)).derive("value_jacobian_and_hessian", wrt)
+    values, size, count = arrays_of(region.gathered.leaves), len(wrt), len(element.function.outputs)
+    launched(element.label, "value", region.shape, len(values), count)
+    _, *sums = element.parts(values, (SUM_DTYPE,) * count, ((),) * count)
+    curvature = np.zeros((size, size))
+    curvature[np.triu_indices(size)] = sums[size:]
+    return np.array(sums[:size]), curvature + np.triu(curvature, 1).T
+
+
+def _pulled(heads: Sequence[tuple[Variable, Any]], targets: Sequence[Variable], stop: bool = False) -> _Row:
+    """The cotangents of targets for cotangents of heads, recorded; zeros where nothing depends on a target."""
+    given = [(head, Variable._of(np.asarray(seed, head.dtype), False)) for head, seed in heads]
+    pulled = backward(given, targets, record=True, stop=stop)
+    return [zeros(target) if each is None else each for each, target in zip(pulled, targets, strict=True)]
+
+
+def _dense(rows: Sequence[_Row], aliases: Sequence[Variable]) -> Any:
+    """Blocks as one matrix."""
+    return np.block(
+        [[block.array.reshape(-1, alias.size) for block, alias in zip(row, aliases, strict=True)] for row in rows]
+    )

@@ -202,11 +202,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     array([1., 0.])
     """
     check_callable(function, "jvp")
-    for each, name in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(each, list | tuple):
-            raise ArgumentError(f"jvp: the {name} are a tuple with one for each argument: jvp(f, (x,), (x_tangent,))")
-    if len(primals) != len(tangents):
-        raise ArgumentError(f"jvp: there are {len(primals)} primals and {len(tangents)} tangents")
+    check_tangents("jvp", primals, tangents)
     level = Level((primals, tangents))
     given: list[Any] = []
     for at, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
@@ -381,6 +377,17 @@ def check_callable(function: Any, name: str) -> None:
     if not callable(function):
         choice = "a function, or a Variable" if name == "grad" else "a function"
         raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
+
+
+def check_tangents(what: str, primals: Any, tangents: Any) -> None:
+    """Refuse what is no pair of tuples of one length."""
+    for each, name in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(each, list | tuple):
+            raise ArgumentError(
+                f"{what}: the {name} are a tuple with one for each argument: {what}(f, (x,), (x_tangent,))"
+            )
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
 
 
 def named_like(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
