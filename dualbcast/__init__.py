@@ -5,6 +5,7 @@ from dualbcast.api.derivative_methods import Pullback
 from dualbcast.api.from_source import from_source
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
+from dualbcast.api.sum_methods import NormalEquations, SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import (
     ArgumentError,
     BackendError,
@@ -40,8 +41,11 @@ __all__ = [
     "Jacobian",
     "KernelCancelled",
     "MissingDependencyError",
+    "NormalEquations",
     "Pullback",
     "ShapeError",
+    "SumAndGradient",
+    "SumGradientAndHessian",
     "cancel",
     "custom_partials",
     "derivative",

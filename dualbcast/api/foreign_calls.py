@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from dualbcast.adapters import Adapter
 from dualbcast.api.specialisation import Program, Specialisation
+from dualbcast.autodiff.dual import unused_names
 from dualbcast.errors import ArgumentError
 from dualbcast.ir.nodes import Function, Output, Var
-from dualbcast.program.element import Derivation, Element, Ran
-from dualbcast.program.outputs import Results, Shape
+from dualbcast.program.element import Derivation, Element, Ran, Summed
+from dualbcast.program.outputs import Results, Shape, all_stored
 from dualbcast.program.products import Block, Options, Which, every_result, output_dtypes
 from dualbcast.runtime.arguments import DType, Signature
 
@@ -81,6 +84,28 @@ class ForeignSpecialisation(Specialisation):
         if derivation == "value_and_pullback":
             dtypes, sums = (*self.dtypes, *dtypes), (*[None] * len(self.dtypes), *sums)
         return self.adapter.apply(element, (*values, *given), dtypes, sums)
+
+    def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
+        given = () if weights is None else self._weights(weights, values)
+        self._kept(values)
+        element, dtypes = self._terms(derivation)
+        arguments, at = (*values, *given), self.wrt[0] if self.wrt else len(values)
+        if not self.wrt:  # the shape of sums over all elements is that of one more argument, a number
+            element, arguments = self._with_number, (*values, 0.0)
+        outputs = self.adapter.apply(element, arguments, dtypes, (at,) * len(dtypes))
+        structure, order = self._summed(derivation)
+        blocks, begins = all_stored(structure.count, self.wrt, order)
+        flat = Flat(self.element, blocks, begins, dtypes)
+        results = ForeignResults(self, flat, self.wrt, (outputs[0],) * len(values), outputs)
+        results.structure = structure
+        return results, outputs
+
+    @cached_property
+    def _with_number(self) -> Element:
+        """The function with one more parameter, which it does not read."""
+        own, name = self.element, unused_names(self.element.function).fresh("number")
+        function = replace(own.function, params=(*own.function.params, Var(name, "float")))
+        return Element(function, (*own.names, name), own.label, own.options)
 
     def _applied(self, element: Element, which: Which, wrt: tuple[int, ...], values: tuple[Any, ...]) -> Ran:
         key = element, which, wrt

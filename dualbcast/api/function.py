@@ -16,6 +16,7 @@ from dualbcast.api.derivative_methods import Derivatives
 from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.given_outputs import value_and_jacobian_into, value_arrays
 from dualbcast.api.inspection import Inspectable
+from dualbcast.api.sum_methods import Sums
 from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_point
 from dualbcast.frontend.source_text import SourceText, origin_of
 from dualbcast.program.products import Backend, Keeping, Options
@@ -25,7 +26,7 @@ from dualbcast.program.results import Jacobian
 FUNCTIONS: WeakValueDictionary[int, BroadcastFunction] = WeakValueDictionary()
 
 
-class BroadcastFunction(Derivatives, Inspectable):
+class BroadcastFunction(Derivatives, Sums, Inspectable):
     """A scalar Python function that broadcasts over arrays and knows its exact derivatives.
 
     `differentiable_broadcast` makes it. A call on arrays gives the value. `value_and_jacobian` gives the value and the
@@ -336,7 +337,7 @@ def differentiable_broadcast(
         interprets the kernel, slowly.
     jacobian : {"auto", "cache", "recompute"}
         Whether a graph that records a call keeps the partial derivatives for the backward pass; see
-        `graph.jacobian`.
+        `graph.jacobian_policy`.
     max_iterations : int, optional
         How many iterations a loop may take for an element each time that the element enters it. If one would take
         more, the call raises `IterationError`, which names the first such element and the loop. With a limit, kernels

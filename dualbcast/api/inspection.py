@@ -14,14 +14,15 @@ from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, DTypeError, entry_point
 from dualbcast.foreign_objects import plain_arrays
 from dualbcast.ir.nodes import dump
-from dualbcast.program.element import Call, Derivation
+from dualbcast.program.element import Call, Derivation, Summed
 from dualbcast.program.explain import Explanation, explain_call
 from dualbcast.program.products import Which
 from dualbcast.runtime.arguments import beside
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
-Show = Literal[_Own, "jvp", "vjp", "value_and_vjp", "hvp"]
+_OfSums = Literal["sum", "sum_and_gradient", "sum_gradient_and_hessian", "normal_equations"]
+Show = Literal[_Own, "jvp", "vjp", "value_and_vjp", "hvp", _OfSums]
 Capability = tuple[int, int] | None
 PRODUCTS: tuple[str, ...] = get_args(Show)
 _DERIVATIONS: dict[str, Derivation] = {
@@ -29,6 +30,12 @@ _DERIVATIONS: dict[str, Derivation] = {
     "vjp": "pullback",
     "value_and_vjp": "value_and_pullback",
     "hvp": "tangent",
+}
+_SUMMED: dict[str, Summed | None] = {
+    "sum": None,
+    "sum_and_gradient": "value_and_jacobian",
+    "sum_gradient_and_hessian": "value_jacobian_and_hessian",
+    "normal_equations": "normal_equations",
 }
 
 
@@ -42,9 +49,11 @@ class Inspectable:
         if product not in PRODUCTS:
             raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
         derivation = _DERIVATIONS.get(product)
-        which = cast(Which, product) if derivation is None else "value"
+        which = cast(Which, product) if product in get_args(_Own) else "value"
         dispatch = self._dispatch
         wanted = None if product == "value" else dispatch.wrt_of(wrt)
+        if product == "sum" and wanted is None:
+            wanted = ()
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
         given = plain_arrays(given, form.names)
         adapter = adapter_of(given, form.names)
@@ -60,6 +69,10 @@ class Inspectable:
                 given = tuple(_stand_in(value, shape, call.plan.operands.module) for value in given)
                 specialisation, values = dispatch.specialise(form, given, wanted)
                 call = specialisation.prepare(which, values)
+            if product in _SUMMED:
+                if wanted is None:
+                    specialisation, values = dispatch.specialise(form, given, specialisation.numbers(values))
+                return specialisation.prepare_sums(_SUMMED[product], values)
             return call if derivation is None else _derived_call(specialisation, derivation, call, values)
 
     @entry_point
@@ -83,7 +96,7 @@ class Inspectable:
         product : str
             The result: "value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian",
             "value_and_vjp", "vjp" (the pullback that `vjp` returns), or "jvp" and "hvp" with tangents of all arguments
-            in `wrt`.
+            in `wrt`; or "sum", "sum_and_gradient", "sum_gradient_and_hessian" (of `sum`) or "normal_equations".
         cc : (int, int), optional
             A compute capability to compile for, which needs no GPU. This adds registers, spills and occupancy.
         passes : bool

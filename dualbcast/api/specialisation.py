@@ -18,13 +18,17 @@ from dualbcast.adapters import adapter_for
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
-from dualbcast.program.element import Call, Derivation, Element, Ran, run_call
-from dualbcast.program.outputs import Results, Shape, broadcasts_to
+from dualbcast.ir.nodes import NUMBER, Structure
+from dualbcast.program.element import Call, Derivation, Element, Ran, Summed, run_call
+from dualbcast.program.outputs import SUM_DTYPE, Results, Shape, SumResults, broadcasts_to
 from dualbcast.program.products import Which, output_dtypes
 from dualbcast.rules.guards import ABSENT, Capture
 from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of
 from dualbcast.runtime.iteration_space import result_shape
 from dualbcast.runtime.launch_plan import FastPath, Recent
+
+# The dtype of sums of integers and bools.
+_COUNTS = np.dtype(np.int64)
 
 
 class Program:
@@ -86,6 +90,7 @@ class Specialisation:
         # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
         self._results: Results | None = None
+        self._sum_results: dict[Summed | None, SumResults] = {}
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
@@ -124,6 +129,73 @@ class Specialisation:
         arguments = (*values, *given)
         results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
         return results.parts(outputs)
+
+    def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
+        """The sums of the outputs, or of those of a derived function, in the shape of the arguments in `wrt`."""
+        given = () if weights is None else self._weights(weights, values)
+        arguments, key = (*values, *given), (derivation, forms_of(given))
+        terms, outputs = run_call(self._paths, key, arguments, (), self.prepare_sums, derivation, arguments)
+        outputs = terms.parts(outputs)
+        results = self._sum_results.get(derivation)
+        if results is None:
+            structure, order = self._summed(derivation)
+            results = SumResults(terms, self.wrt, structure, order, outputs[0].shape)
+            self._sum_results[derivation] = results
+        return results, outputs
+
+    def prepare_sums(self, derivation: Summed | None, values: tuple[Any, ...]) -> Call:
+        """The call that makes those sums, for values and then weights."""
+        shape, (element, dtypes) = self._kept(values), self._terms(derivation)
+        return element.prepare("parts", values, (), dtypes, (shape,) * len(dtypes))
+
+    def numbers(self, values: tuple[Any, ...]) -> tuple[str, ...]:
+        """The names of the arguments in `wrt` that have shape ()."""
+        numbers = tuple([self.element.names[at] for at in self.wrt if not _shape_of(values[at])])
+        if not numbers:
+            raise ArgumentError(
+                "all arguments of a float dtype are arrays. Name those to differentiate in, which have one shape: "
+                'wrt=("mu", "sigma")'
+            )
+        return numbers
+
+    def _terms(self, derivation: Summed | None) -> tuple[Element, tuple[DType, ...]]:
+        """The function whose outputs are summed, and the dtypes of the sums."""
+        element = self.element if derivation is None else self.element.derive(derivation, self.wrt)
+        kinds = [output.value.kind for output in element.function.outputs]
+        return element, tuple([SUM_DTYPE if kind == "float" else _COUNTS for kind in kinds])
+
+    def _summed(self, derivation: Summed | None) -> tuple[Structure, int]:
+        """The structure of the values among the sums, and how often they are differentiated."""
+        if derivation is not None and derivation.endswith("equations"):
+            return NUMBER, 2
+        orders = {None: 0, "value_and_jacobian": 1, "value_jacobian_and_hessian": 2}
+        return self.element.function.structure, orders[derivation]
+
+    def _kept(self, values: tuple[Any, ...]) -> Shape:
+        """The shape of sums: that of the arguments in `wrt`, which have the same."""
+        shapes = [tuple(_shape_of(values[at])) for at in self.wrt]
+        kept = max(shapes, key=lambda shape: (len(shape), shape), default=())
+        for at, shape in zip(self.wrt, shapes, strict=True):
+            if shape != kept:
+                name, most = self.element.names[at], self.element.names[self.wrt[shapes.index(kept)]]
+                raise ShapeError(
+                    f"the sums have the shape of the arguments in wrt, and these differ: {name} has shape {shape}, and "
+                    f"{most} {kept}. Pass np.broadcast_to({name}, {kept}), or leave one of them out of wrt"
+                )
+        return kept
+
+    def _weights(self, weights: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A weight for each output, checked, in the dtype of the arithmetic."""
+        structure, shape = self.element.function.structure, self._shape(values)
+        several = structure.flatten(weights, "weights") if structure.holds(weights) else (weights,)
+        checked = [self._cast(each, np.dtype(self.signature.compute), "the weight") for each in several]
+        for each in checked:
+            if not self._fits(each, values, shape):
+                raise ShapeError(
+                    f"the weights have shape {tuple(each.shape)}, which does not broadcast to that of the residuals, "
+                    f"{tuple(shape)}"
+                )
+        return tuple(checked) * (structure.count // len(checked))
 
     def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:
         """The call of a derived function for values and then tangents or cotangents."""

@@ -274,6 +274,14 @@ class Value:
         vector.type = Lanes(self.kind.element, len(places))
         return Value(self.builder, vector)
 
+    def sum(self) -> Value:
+        """The sum of the elements of a vector, half by half."""
+        total, half = self, self.lanes // 2
+        while half:
+            total = total.shuffle(total, range(half)) + total.shuffle(total, range(half, 2 * half))
+            half //= 2
+        return total.lane(0)
+
     def lane(self, place: int) -> Value:
         """An element of a vector."""
         return Value(self.builder, self.builder.extract_element(self.value, ir.Constant(TYPES["int32"], place)))

@@ -21,6 +21,7 @@ Each file imports only files of lines further up in this list:
     protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
     transform  explain                      grad, vjp, jvp; a table of kernels
+    jacobians                               jacobian, hessian, hvp
 """
 
 from inspect import ismodule as _ismodule
@@ -34,6 +35,9 @@ from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
+from dualbcast.graph.jacobians import hessian as hessian
+from dualbcast.graph.jacobians import hvp as hvp
+from dualbcast.graph.jacobians import jacobian as jacobian
 from dualbcast.graph.linalg import diagonal as diagonal
 from dualbcast.graph.linalg import dot as dot
 from dualbcast.graph.linalg import einsum as einsum
@@ -74,7 +78,7 @@ from dualbcast.graph.shapes import tile as tile
 from dualbcast.graph.shapes import transpose as transpose
 from dualbcast.graph.shapes import unstack as unstack
 from dualbcast.graph.tape import fusion as fusion
-from dualbcast.graph.tape import jacobian as jacobian
+from dualbcast.graph.tape import jacobian_policy as jacobian_policy
 from dualbcast.graph.tape import launches as launches
 from dualbcast.graph.tape import no_grad as no_grad
 from dualbcast.graph.transform import grad as grad

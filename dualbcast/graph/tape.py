@@ -152,7 +152,7 @@ def fusion(on: bool) -> setting:
     return setting(is_fusing=bool(on))
 
 
-def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
+def jacobian_policy(mode: Literal["auto", "cache", "recompute"]) -> setting:
     """A context manager that sets whether recorded kernels of this thread keep their Jacobians.
 
     Parameters
@@ -167,7 +167,7 @@ def jacobian(mode: Literal["auto", "cache", "recompute"]) -> setting:
     >>> import numpy as np
     >>> from dualbcast import graph
     >>> x = graph.Variable(np.linspace(0.0, 1.0, 2000))
-    >>> with graph.jacobian("cache"), graph.launches() as kernels:
+    >>> with graph.jacobian_policy("cache"), graph.launches() as kernels:
     ...     gradient = graph.vjp(lambda x: np.sin(x) * x, x.value)[1](x.value)
     >>> [kernel.product for kernel in kernels]
     ['value_and_jacobian', 'value']

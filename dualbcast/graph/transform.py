@@ -78,14 +78,14 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
     """
     if isinstance(of, Variable):
         return _gradient_of(of, wrt, record)
-    _check_callable(of, "grad")
+    check_callable(of, "grad")
     both = value_and_grad(of, wrt, has_aux=has_aux)
 
     def gradient(*args: Any, **named: Any) -> Any:
         value, gradients = both(*args, **named)
         return (gradients, value[1]) if has_aux else gradients
 
-    return _named(gradient, "grad", of)
+    return named_like(gradient, "grad", of)
 
 
 @entry_point
@@ -107,24 +107,20 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
     >>> print(value, gradient)
     1.0 {'w': array([1., 1.]), 'b': np.float64(2.0)}
     """
-    _check_callable(function, "value_and_grad")
+    check_callable(function, "value_and_grad")
     many = isinstance(wrt, list | tuple)
 
     @thaw_on_failure()
     def transformed(*args: Any, **named: Any) -> Any:
-        level = _Level((args, named))
-        given: dict[Any, Any] = {**dict(enumerate(args)), **named}
-        positions = [_position(function, each, args, named) for each in (wrt if many else [wrt])]  # type: ignore[union-attr]
-        trees = [level.enter(given[position], f"argument {position}") for position in positions]
-        given.update(zip(positions, trees, strict=True))
-        result = evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
-        heads = _heads_of_result(result, function, has_aux)
+        level = Level((args, named))
+        result = level.evaluate(function, wrt, args, named)
+        heads = heads_of_result(result, function, has_aux)
         value = level.leave(result)
         del result  # so the backward pass can free values as it goes
         gradients = level.gradients(heads)
         return value, gradients if many else gradients[0]
 
-    return _named(transformed, "value_and_grad", function)
+    return named_like(transformed, "value_and_grad", function)
 
 
 @entry_point
@@ -156,8 +152,8 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     (array([[ 1.,  2.],
            [10., 20.]]), array([ 1., 10.]))
     """
-    _check_callable(function, "vjp")
-    level = _Level(args)
+    check_callable(function, "vjp")
+    level = Level(args)
     result = evaluate(function, *[level.enter(arg, f"argument {at}") for at, arg in enumerate(args)])
     check_results(result, name_of(function))
     outputs = leaves(result)
@@ -168,7 +164,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
         """The cotangents of the arguments."""
         given = _matched(cotangents, result, outputs, "cotangent")
         heads = [(outputs[at], given[at]) for at in tracked_positions(outputs)]
-        return _Level((cotangents,), level.is_inner, level.trees).gradients(heads)
+        return Level((cotangents,), level.is_inner, level.trees).gradients(heads)
 
     return level.leave(result), pullback
 
@@ -205,13 +201,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     >>> graph.jvp(np.sin, (np.array([0.0, 1.0]),), (np.array([1.0, 0.0]),))[1]
     array([1., 0.])
     """
-    _check_callable(function, "jvp")
-    for each, name in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(each, list | tuple):
-            raise ArgumentError(f"jvp: the {name} are a tuple with one for each argument: jvp(f, (x,), (x_tangent,))")
-    if len(primals) != len(tangents):
-        raise ArgumentError(f"jvp: there are {len(primals)} primals and {len(tangents)} tangents")
-    level = _Level((primals, tangents))
+    check_callable(function, "jvp")
+    check_tangents("jvp", primals, tangents)
+    level = Level((primals, tangents))
     given: list[Any] = []
     for at, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         tree = level.enter(primal, f"argument {at}")
@@ -233,7 +225,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     return level.leave(result), rebuild(result, [level.result(each, owned) for each in along])
 
 
-class _Level:
+class Level:
     """One application of a transformation to arguments, inside others or not."""
 
     def __init__(self, arguments: Any, is_inner: bool = False, trees: Sequence[Any] = ()) -> None:
@@ -249,6 +241,16 @@ class _Level:
         """A container like an argument, with a Variable to differentiate in for each array."""
         self.trees.append(map_leaves(alias, tree, name))
         return self.trees[-1]
+
+    def evaluate(self, function: Any, wrt: Wrt, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The result of a function, recorded from the arguments in `wrt` on."""
+        given: dict[Any, Any] = {**dict(enumerate(args)), **named}
+        positions = [
+            _position(function, each, args, named) for each in (wrt if isinstance(wrt, list | tuple) else [wrt])
+        ]
+        trees = [self.enter(given[position], f"argument {position}") for position in positions]
+        given.update(zip(positions, trees, strict=True))
+        return evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
 
     def leave(self, tree: Any) -> Any:
         """A container as the caller gets it: of arrays, or of Variables that depend on no more than they should."""
@@ -303,7 +305,7 @@ def _matched(given: Any, like: Any, outputs: list[Any], kind: str) -> list[Varia
     return matched
 
 
-def _heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Variable, Variable]]:
+def heads_of_result(result: Any, function: Any, has_aux: bool) -> list[tuple[Variable, Variable]]:
     """The number that a function returned, with its cotangent; see `_heads`."""
     name = name_of(function)
     if has_aux:
@@ -355,7 +357,7 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
         return leaf
 
     map_leaves(check, variables, "")
-    return _Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
+    return Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
 
 
 def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
@@ -371,13 +373,24 @@ def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, A
     raise ArgumentError(f"wrt={wrt!r} is none of the arguments given: {len(args)} by position, {[*named]} by name")
 
 
-def _check_callable(function: Any, name: str) -> None:
+def check_callable(function: Any, name: str) -> None:
     if not callable(function):
         choice = "a function, or a Variable" if name == "grad" else "a function"
         raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
 
 
-def _named(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
+def check_tangents(what: str, primals: Any, tangents: Any) -> None:
+    """Refuse what is no pair of tuples of one length."""
+    for each, name in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(each, list | tuple):
+            raise ArgumentError(
+                f"{what}: the {name} are a tuple with one for each argument: {what}(f, (x,), (x_tangent,))"
+            )
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
+
+
+def named_like(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
     name = getattr(function, "__name__", "function")
     transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
     transformed.__doc__ = f"{what} of {name}()."

@@ -84,6 +84,8 @@ class LabelledAdapter(Adapter):
         return dtype.type(value)
 
     def stack(self, blocks: Sequence[Any]) -> Any:
+        if not any(isinstance(block, xr.DataArray | xr.Variable) for block in blocks):  # sums over all dimensions
+            return np.stack(blocks, axis=-1)
         blocks = xr.broadcast(*blocks)
         return xr.concat(blocks, dim=_STACKED).transpose(..., _STACKED)
 

@@ -109,6 +109,32 @@ def pullback_of(function: ir.Function, wrt: Sequence[int], *, values: bool = Fal
     return simplify(replace(dual.function, outputs=cotangents, structure=structure))
 
 
+def normal_equations_of(function: ir.Function, wrt: Sequence[int], *, weighted: bool = False) -> ir.Function:
+    """The terms of normal equations, where the outputs r are residuals with the Jacobian J in the parameters at `wrt`.
+
+    They are r², the products of r with each column of J, and those of each column with itself and the later ones; each
+    is summed over the outputs. With `weighted` there is a weight of each output, in parameters after the arguments.
+    """
+    dual, where = jacobian_of(function, wrt), function.location
+    partials, names = dual.tangents(), unused_names(dual.function)
+    builder, residuals = Builder(names), [output.value for output in function.outputs]
+    weights = [ir.Var(names.fresh(f"{output.name}_weight"), "float") for output in function.outputs if weighted]
+    columns = {"r": residuals} | {
+        function.params[p].name: [partials.get((at, p), ir.ZERO) for at in range(len(residuals))] for p in wrt
+    }
+    outputs = []
+    for position, (left, column) in enumerate(columns.items()):
+        if weighted:
+            pairs = zip(column, weights, strict=True)
+            column = [each if each == ir.ZERO else builder.operate("mul", each, w, where=where) for each, w in pairs]
+        for right, other in [*columns.items()][position:]:
+            terms = [(a, b) for a, b in zip(column, other, strict=True) if ir.ZERO not in (a, b)]
+            outputs.append(ir.Output(names.fresh(f"{left}_{right}"), _contracted(terms, builder, where)))
+    params, body = (*dual.function.params, *weights), (*dual.function.body, *builder.block)
+    structure = ir.numbers(len(outputs))
+    return simplify(replace(dual.function, params=params, body=body, outputs=tuple(outputs), structure=structure))
+
+
 def hessian_of(function: ir.Function, wrt: Sequence[int], *, at_once: bool = False) -> tuple[Dual, Hessian]:
     """Values, partials and second partials in one function.
 
@@ -152,8 +178,8 @@ def contraction_of(pattern: Sequence[Sequence[float | None]]) -> ir.Function:
     return ir.Function("contraction", params, tuple(builder.block), tuple(outputs), structure=ir.numbers(len(outputs)))
 
 
-def _contracted(terms: Sequence[tuple[ir.Var, ir.Expr]], builder: Builder, where: Location) -> ir.Expr:
-    """The sum of products of cotangents and other values; the statements that compute it are appended to a block."""
+def _contracted(terms: Sequence[tuple[ir.Expr, ir.Expr]], builder: Builder, where: Location) -> ir.Expr:
+    """The sum of products; the statements that compute it are appended to a block."""
     products = [builder.operate("mul", *term, where=where) for term in terms]
     return reduce(lambda total, term: builder.operate("add", total, term, where=where), products) if terms else ir.ZERO
 

@@ -28,7 +28,9 @@ from dualbcast.runtime.launch_plan import FastPath, Plan, Recent, plan
 if TYPE_CHECKING:
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
-Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"]
+# Those of whose outputs the sums are asked for: all results of a product, or the terms of normal equations.
+Summed = Literal["value_and_jacobian", "value_jacobian_and_hessian", "normal_equations", "weighted_normal_equations"]
+Derivation = Literal["partial", "select", "pushforward", "tangent", "pullback", "value_and_pullback"] | Summed
 # The rule that makes results of outputs, and the outputs.
 Ran = tuple[Results, Sequence[Any]]
 
@@ -65,13 +67,14 @@ class Element:
         From the parameters and then the tangents of those at `wrt`: the "tangent" of every output, or "pushforward",
         the outputs and then their tangents. From the parameters and then the cotangents of the float outputs: the
         "pullback", the cotangents of the parameters at `wrt`, or "value_and_pullback", the outputs and then those.
+        From the parameters, and with weights those of all outputs: the functions that are `Summed`.
         """
         element = self._derived.get((derivation, wrt))
         if element is None:
             # Imported here, since most processes derive nothing.
             from dualbcast.ir.compose import restrict
             from dualbcast.ir.simplification import simplify
-            from dualbcast.program.derived_functions import partial_of, pullback_of, pushforward_of
+            from dualbcast.program.derived_functions import normal_equations_of, partial_of, pullback_of, pushforward_of
 
             with plain_errors(self.function):
                 match derivation:
@@ -81,6 +84,10 @@ class Element:
                         function = simplify(restrict(self.function, wrt))
                     case "pushforward" | "tangent":
                         function = pushforward_of(self.function, wrt, values=derivation == "pushforward")
+                    case "value_and_jacobian" | "value_jacobian_and_hessian":
+                        function, _ = products.every_result(self.function, derivation, wrt)
+                    case "normal_equations" | "weighted_normal_equations":
+                        function = normal_equations_of(self.function, wrt, weighted=derivation[0] == "w")
                     case _:
                         function = pullback_of(self.function, wrt, values=derivation == "value_and_pullback")
             more = tuple(param.name for param in function.params[len(self.names) :])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +15,17 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
-from dualbcast.program.products import TypedProduct
+from dualbcast.ir.nodes import Structure
+from dualbcast.program.products import Block, TypedProduct
 from dualbcast.runtime.arguments import DType, beside, is_array
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.iteration_space import Shapes
 from dualbcast.runtime.launch_plan import Plan, scalars
 
 Shape = tuple[int, ...]
+
+# The dtype of sums of floats.
+SUM_DTYPE = np.dtype(np.float64)
 
 # How a message says what `out=` may be for a value and a Jacobian.
 OUT_FORMS = (
@@ -182,6 +187,30 @@ class Results:
 
     def _library(self) -> Any:
         return np if self.module == "numpy" else sys.modules["cupy"]
+
+
+class SumResults(Results):
+    """Makes the results of sums, all of which are stored, and have the `shape` of the arguments at `wrt`.
+
+    There are sums of the values of a structure, of their first partials from `order` 1 on, and of their second ones
+    from 2 on. `terms` are the results of the call that makes the sums.
+    """
+
+    def __init__(self, terms: Results, wrt: tuple[int, ...], structure: Structure, order: int, shape: Shape) -> None:
+        self.names, self.positions, self.limit = terms.names, wrt, None
+        self.wrt, self.structure = tuple([terms.names[at] for at in wrt]), structure
+        self.blocks, self.begins = all_stored(structure.count, wrt, order)
+        self.first_partials = slice(*self.begins[1:])
+        self.shape, self.shapes = shape, dict.fromkeys(wrt, shape)
+        self.signature, self.module, self._given = replace(terms.signature, result_dtype=SUM_DTYPE), terms.module, None
+
+
+def all_stored(count: int, wrt: Sequence[int], order: int) -> tuple[dict[tuple[int, ...], Block], tuple[int, int, int]]:
+    """The blocks of `every_result` for so many outputs, and where values, first partials and second ones begin."""
+    values, first = [(at,) for at in range(count)], [(at, p) for at in range(count) for p in wrt if order]
+    pairs = [(p, q) for at, p in enumerate(wrt) for q in wrt[at:] if order > 1]
+    places = [*values, *first, *[(at, *pair) for at in range(count) for pair in pairs]]
+    return {place: Block(at) for at, place in enumerate(places)}, (0, count, count + len(first))
 
 
 def library_of(array: Any) -> Any:

@@ -408,7 +408,7 @@ def test_kept_or_computed_again_the_gradient_is_the_same(function: Callable[...,
     arrays = (A, B, C, D) if function is cell else (A,)
     found = {}
     for mode in ("cache", "recompute", "auto"):
-        with graph.jacobian(mode), graph.launches() as kernels:
+        with graph.jacobian_policy(mode), graph.launches() as kernels:
             found[mode] = graph.grad(
                 lambda *args: np.sum(function(*args) ** 2 @ np.eye(50)), tuple(range(len(arrays)))
             )(*arrays)
@@ -420,7 +420,7 @@ def test_kept_or_computed_again_the_gradient_is_the_same(function: Callable[...,
 
 
 def test_a_kept_jacobian_is_no_constant_to_a_second_derivative() -> None:
-    with graph.jacobian("cache"):
+    with graph.jacobian_policy("cache"):
         second = graph.grad(lambda x: np.sum(graph.grad(lambda y: np.sum(np.sin(y) ** 2))(x)))(A)
     np.testing.assert_allclose(second, 2 * np.cos(2 * A), rtol=1e-12, atol=1e-13)
 
@@ -433,7 +433,7 @@ def test_a_function_may_say_that_its_jacobian_is_kept() -> None:
         assert [kernel.product for kernel in kernels][:1] == [product]
     with pytest.raises(ArgumentError, match="is no policy; choose auto, cache or recompute"):
         differentiable_broadcast(lambda x: x, jacobian="never")
-    with pytest.raises(ArgumentError, match="is no policy"), graph.jacobian("never"):  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="is no policy"), graph.jacobian_policy("never"):  # type: ignore[arg-type]
         pass
 
 
@@ -471,7 +471,7 @@ def test_without_memory_for_it_the_jacobian_is_computed_again(monkeypatch: pytes
 
     monkeypatch.setattr(Call, "run", exhausted)
     x = graph.Variable(A)
-    with graph.jacobian("cache"):
+    with graph.jacobian_policy("cache"):
         y = np.sin(x) * x
         y.value  # noqa: B018
         assert "no memory" in str(graph.explain(y))
@@ -489,7 +489,7 @@ def test_explain_counts_bytes() -> None:
         # Inputs and the cotangent are read, the gradients written: no Jacobian moves.
         assert (backward.bytes_read, backward.bytes_written) == (n + 50 * 8 + n, n + 50 * 8)
         y.value  # noqa: B018
-    with graph.jacobian("cache"):
+    with graph.jacobian_policy("cache"):
         y = np.exp(x) * w
         y.value  # noqa: B018
         forward, backward = graph.explain(y).rows

@@ -1,8 +1,9 @@
 """The function of a kernel that is called from outside: the loops over rows, and those that sum.
 
 It handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right. Where
-outputs are sums it covers the whole space: the terms of a row go to memory of at most a tile, and are then added to the
-accumulators. Their loop is like any other to a vectoriser, and the order of the additions is fixed.
+outputs are sums it covers the whole space, tile by tile of a row. Vectors add the terms of a sum over the row up in
+registers. Other terms go to memory of a tile, and are then added to the accumulators. The order of the additions is
+fixed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.rows import Row, RowWriter
 from dualbcast.codegen.llvm.target import KERNEL
 from dualbcast.codegen.llvm.unit import Unit
+from dualbcast.codegen.loops import LINE
 from dualbcast.codegen.loops.builder import Function, Module, Pointer
 from dualbcast.codegen.loops.calls import add
-from dualbcast.codegen.values import INDEX, TYPES, Value
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value
 from dualbcast.kernel_spec import PANEL, tile_length
 
 
@@ -107,10 +109,14 @@ class _Entry:
         f, spec, last = self.f, self.unit.program.spec, self.last
         is_compensated = spec.dtype == "float64"
         summed = [self.inputs + position for position in spec.summed]
-        tile = tile_length(len(summed), 8 if is_compensated else 4)
-        terms = {at: f.room(tile, spec.dtype) for at in summed}
+        lane_sums = {at: f.room(self.writer.lanes, "float64", LINE) for at in self.writer.lane_sums.values()}
+        stored = [at for at in summed if at not in lane_sums]
+        tile = tile_length(len(stored), 8 if is_compensated else 4)
+        terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
         lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
         pointers = [terms.get(at, self.pointers[at]) for at in range(len(self.layout.which))]
+
+        zeros = Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.writer.lanes), 0.0)) if lane_sums else None
 
         def add_term(at: int, place: Value, term: Value) -> None:
             sums, term = self.pointers[at], term.to("float64")
@@ -121,6 +127,8 @@ class _Entry:
 
         with self._tiles(tile, summed) as (first, count, begins):
             offsets = [self._moved(at, begin, first) for at, begin in enumerate(begins)]
+            for sums in lane_sums.values():
+                sums[0] = zeros
             self.row(first.constant(0), count, offsets, pointers)
             along = [at for at in summed if self.layout.classes[self.layout.which[at]][last] != "0"]
             if along:
@@ -132,7 +140,10 @@ class _Entry:
                         add_term(at, index, terms[at][place])
             for at in [at for at in summed if at not in along]:
                 begin = begins[self.layout.which[at]]
-                total = f.call(f.module.use(_write_sum_terms, self.unit, spec.dtype), terms[at], count)
+                if at in lane_sums:
+                    total = terms[at].vector(0, self.writer.lanes).sum()
+                else:
+                    total = f.call(f.module.use(_write_sum_terms, self.unit, spec.dtype), terms[at], count)
                 add_term(at, count.constant(0) if begin is None else begin, total)
 
     def _moved(self, which: int, begin: Value | None, place: Value) -> Value | None:

@@ -7,7 +7,7 @@ that is the same for the row there are two loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from dualbcast.codegen.llvm.names import Names, Uses, names_in, names_of, uses
 from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.loops import LINE
-from dualbcast.codegen.loops.builder import Function, Pointer, size_of
+from dualbcast.codegen.loops.builder import Function, Pointer, Variable, size_of
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, word
 from dualbcast.ir.nodes import Block, If, Load, Stmt
 from dualbcast.ir.traversal import all_expressions, atoms, statements
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
     offsets: tuple[Value | None, ...]
     strides: tuple[Value | None, ...]
-    # The inputs and the outputs; terms in the place of sums, whose index is the place.
+    # The inputs and the outputs; in the place of sums their terms, whose index is the place, or a sum for each lane.
     pointers: tuple[Pointer, ...]
 
 
@@ -65,11 +65,19 @@ class RowWriter:
         # Of each array the class of its index; None for terms.
         self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
         self.patterns = [pattern[-1] for pattern in layout.classes]
+        # Vectors add the terms of a sum over the row to a vector of sums, one for each lane, which stays in a register.
+        # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
+        has_lanes = self.unit.lanes > 0 and len(terms) == len(self.function.outputs)
+        of_row = [at for at in sorted(terms) if has_lanes and self.patterns[layout.which[at]] == "0"]
+        self.lane_sums = {self.arrays[at]: at for at in of_row}
+        for at in of_row:
+            self.storages[at] = "float64"
         along = [which is None or self.patterns[which] != "0" for which in self.classes]
         self.along = {name for name, is_along in zip(self.arrays, along, strict=True) if is_along}
         self.lanes = self.unit.lanes * self.unit.vectors
         self._size = len(statements(self.function.body))
         self._uses: dict[int, Uses] = {}
+        self._sums: dict[str, Variable] = {}
 
     @cached_property
     def names(self) -> Names:
@@ -85,11 +93,15 @@ class RowWriter:
             body = Body(self.unit, f, self.names, 0, countdown)
             self._place(body, row, place)
             body.block(self.function.body)
-            self._store(body)
+            self._store(body, {})
 
-    def _store(self, body: Body) -> None:
+    def _store(self, body: Body, sums: Mapping[str, Variable]) -> None:
         for output in self.function.outputs:
-            body.store(output)
+            if output.name in sums:
+                total, term = sums[output.name], body.expression(output.value).to(self.unit.program.spec.dtype)
+                total.value = total.value + term.to("float64").spread(self.lanes)
+            else:
+                body.store(output)
 
     def _place(self, body: Body, row: Row, place: Value, streamed: bool = False) -> None:
         """Tell a body where the element of a place of the row is, or the vector of elements from there on."""
@@ -167,8 +179,11 @@ class RowWriter:
         body = Body(self.unit, f, self.names, self.lanes, countdown)
         self._place(body, row, low)
         after = f.builder.append_basic_block()
+        self._sums = {name: f.variable(row.pointers[at].vector(0, self.lanes)) for name, at in self.lane_sums.items()}
         self._write_loops(body, row, streamed, after, self.function.body, 1)
         f.builder.position_at_end(after)
+        for name, at in self.lane_sums.items():
+            row.pointers[at][0] = self._sums[name].value
         if around is not None and countdown is not None:
             countdown.copy_to(around)
         f.return_()
@@ -218,7 +233,7 @@ class RowWriter:
         first.add_incoming(low.value, before)
         self._place(body, row, Value(builder, first), streamed)
         body.block(block)
-        self._store(body)
+        self._store(body, self._sums)
         again = Value(builder, builder.add(first, word(self.lanes), flags=["nsw"]))
         if body.countdown is not None:
             with body.f.if_(again >= high):
@@ -258,7 +273,9 @@ class RowWriter:
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
             place.align = LINE
             handed[at] = Pointer(f.builder, place, pointer.kind)
-            if name in outputs:
+            if name in self.lane_sums:
+                handed[at][0] = Value(f.builder, ir.Constant(Lanes(TYPES[pointer.kind], lanes), 0.0))
+            elif name in outputs:
                 stored.append((pointer, index, place))
             else:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
@@ -266,5 +283,8 @@ class RowWriter:
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
         for pointer, index, place in stored:
             store_masked(pointer, index, mask, Value(f.builder, f.builder.load(place, align=LINE)))
+        for at in self.lane_sums.values():
+            total, more = (pointers[at].vector(0, lanes) for pointers in (row.pointers, handed))
+            row.pointers[at][0] = total + mask.choose(more, 0.0)
         f.return_()
         return f
