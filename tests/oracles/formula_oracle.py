@@ -15,9 +15,9 @@ DIGITS = 50
 STEP = mpmath.mpf(10) ** -18
 
 _MATH = {
-    **{name: getattr(mpmath, name) for name in "exp expm1 log log10 log1p sqrt cbrt hypot sin cos tan".split()},
-    **{name: getattr(mpmath, name) for name in "asin acos atan atan2 sinh cosh tanh asinh acosh atanh".split()},
-    **{name: getattr(mpmath, name) for name in "erf erfc gamma degrees radians".split()},
+    **{name: getattr(mpmath, name) for name in ["exp", "expm1", "log", "log10", "log1p", "sqrt", "cbrt", "hypot", "sin", "cos", "tan"]},
+    **{name: getattr(mpmath, name) for name in ["asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]},
+    **{name: getattr(mpmath, name) for name in ["erf", "erfc", "gamma", "degrees", "radians"]},
     "lgamma": mpmath.loggamma,
     "pow": mpmath.power,
     "fabs": abs,
