@@ -261,9 +261,33 @@ BUGS = [
     ),
     Bug(
         "log with another constant",
-        "polynomial(form.logarithm, f)",
+        "polynomial(format_of(f).logarithm, f)",
         "polynomial(__import__(__name__[:-10] + 'primitives', fromlist=['']).FLOAT32.logarithm, f)",
         "test_cpu_math test_accuracy",
+    ),
+    Bug(
+        "a power of the rounded logarithm alone",
+        "fma(y, low[0], fma(y, high, -product))",
+        "fma(y, high, -product)",
+        "test_accuracy",
+    ),
+    Bug(
+        "an even power of a negative number without its sign",
+        "(is_whole & ~even).choose(sign_of(x.bits()), 0)",
+        "is_whole.choose(sign_of(x.bits()), 0)",
+        "test_vector_powers",
+    ),
+    Bug(
+        "a slope by a power that has underflowed",
+        "is_rare = ~(_is_normal(absolute(y)) & _is_normal(absolute(ratio)))",
+        "is_rare = ~_is_normal(absolute(ratio)) & (ratio != 0.0)",
+        "test_vector_powers",
+    ),
+    Bug(
+        "log1p without what the sum has lost",
+        "fma(lost * 0.5, scale.as_float(), mantissa - 1.0)",
+        "mantissa - 1.0",
+        "test_accuracy",
     ),
     Bug(
         "subnormal logarithm",
