@@ -157,7 +157,7 @@ def _floor(case: Case, result: Result) -> Callable[[], Any] | None:
         forms = floor.forms(sum(a.nbytes == size for a in reads), written, size)
     except ImportError:
         return None
-    calls = {form: make() for form, make in forms.items()}
+    calls: dict[str, Callable[[], Any]] = {form: make() for form, make in forms.items()}
     form = min(calls, key=lambda one: _seconds(calls[one]))
     result["forms"][FLOOR] = f"{form}, {THREADS} threads"
     return calls[form]

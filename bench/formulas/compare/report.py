@@ -19,7 +19,7 @@ def ratio(result: Result, other: str) -> float:
     taken = result["seconds"].get(other, [])
     if not taken:
         return math.nan
-    return median(theirs / ours for theirs, ours in zip(taken, result["seconds"][OURS], strict=False))
+    return float(median(theirs / ours for theirs, ours in zip(taken, result["seconds"][OURS], strict=False)))
 
 
 def fastest_peer(result: Result) -> tuple[str, float]:
