@@ -20,6 +20,7 @@ from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.primitives import alias, constant, stop_gradient, tracked_positions, zeros
+from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 
@@ -85,7 +86,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
         value, gradients = both(*args, **named)
         return (gradients, value[1]) if has_aux else gradients
 
-    return _named(gradient, "grad", of)
+    return _differentiating(_named(gradient, "grad", of), of, wrt)
 
 
 @entry_point
@@ -124,7 +125,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
         gradients = level.gradients(heads)
         return value, gradients if many else gradients[0]
 
-    return _named(transformed, "value_and_grad", function)
+    return _differentiating(_named(transformed, "value_and_grad", function), function, wrt)
 
 
 @entry_point
@@ -239,9 +240,10 @@ class _Level:
     def __init__(self, arguments: Any, is_inner: bool = False, trees: Sequence[Any] = ()) -> None:
         has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
         # Whether results are Variables: some argument is one, or this is inside another transformation.
-        self.is_inner = is_inner or STATE.depth > 0 or has_variables
-        # Whether the backward pass is recorded, for derivatives from outside.
-        self.record = self.is_inner and STATE.is_recording
+        self.is_inner = is_inner or STATE.depth > 0 or has_variables or STATE.is_compiling
+        # Whether the backward pass is recorded, for derivatives from outside; there are none of a compiled function.
+        is_outermost = STATE.is_compiling and STATE.depth == 0 and not (has_variables and _are_tracked(arguments))
+        self.record = self.is_inner and STATE.is_recording and not is_outermost
         # The arguments to differentiate in, with a Variable in place of each array, in this application only.
         self.trees = [*trees]
 
@@ -272,6 +274,10 @@ class _Level:
         pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
         results = iter([self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs])
         return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
+
+
+def _are_tracked(arguments: Any) -> bool:
+    return bool(tracked_positions(leaves(arguments)))
 
 
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
@@ -334,7 +340,7 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
         raise DTypeError(f"{name} is of dtype {number.dtype}, which carries no derivative")
     if not tracked_positions((number,)):
         return []
-    return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
+    return [(number, Variable._of(fresh_constant(namespace(number).ones((), dtype=number.dtype)), False))]
 
 
 @thaw_on_failure()
@@ -375,6 +381,12 @@ def _check_callable(function: Any, name: str) -> None:
     if not callable(function):
         choice = "a function, or a Variable" if name == "grad" else "a function"
         raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
+
+
+def _differentiating(transformed: Any, function: Any, wrt: Wrt) -> Callable[..., Any]:
+    """A transformed function that says in which arguments of a function it differentiates, for `compile`."""
+    transformed.differentiated = function, wrt
+    return transformed  # type: ignore[no-any-return]
 
 
 def _named(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
