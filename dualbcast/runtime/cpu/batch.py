@@ -6,23 +6,30 @@ Comes in: fast paths of small calls, with their arrays. Goes out: the arrays of 
 from __future__ import annotations
 
 import ctypes
+import itertools
+import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from operator import and_
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from dualbcast.codegen.loops.calls import write_batch, write_finish
 from dualbcast.runtime.arguments import Array, DType, host_addresses
-from dualbcast.runtime.cpu import interrupt
-from dualbcast.runtime.cpu.kernel import CpuFastPath
+from dualbcast.runtime.cpu import interrupt, thread_pool
+from dualbcast.runtime.cpu.kernel import CpuFastPath, CpuKernel
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.cpu.pieces import block_work
-from dualbcast.runtime.cpu.thread_pool import caller
+from dualbcast.runtime.cpu.policy import THREAD_NS
+from dualbcast.runtime.cpu.thread_pool import Work, caller
 from dualbcast.runtime.launch_plan import FastPath
 from dualbcast.runtime.reduction_blocks import Sum, combine
+
+# A launch that takes so many nanoseconds is worth no other threads; one of more elements is not timed.
+_BRIEF_NS, _MOST_ELEMENTS = 2 * THREAD_NS, 1 << 15
 
 
 class Batch:
@@ -45,26 +52,29 @@ class Batch:
         or the arrays do not suit."""
         if not isinstance(path, CpuFastPath) or not path.is_for_batches:
             return None
-        geometry, kernel = path.geometry, path.kernel
+        geometry, kernel, split = path.geometry, path.kernel, path.geometry.split
         values = path.as_arrays(values)
         outputs, targets = path.new_outputs()
+        results = path.finished(outputs, targets)
         pointers = host_addresses((*values, *targets))
-        if any(map(and_, pointers, path.masks)):
+        is_unfit = split is None and not all(map(np.may_share_memory, results, outputs))
+        if is_unfit or any(map(and_, pointers, path.masks)):
             return None
-        address, split = kernel.address(geometry.total), geometry.split
+        address, numbers = kernel.address(geometry.total), (0, geometry.total, *geometry.ints, *pointers)
+        work = Work(address, array("q", numbers), 1)
+        if split is not None:
+            work = block_work(address, kernel.itemsizes, split, pointers)
+        if not _is_brief(kernel, geometry.total, work):
+            return None
         self._arrays.extend((values, targets))
-        if split is None:
-            results = path.finished(outputs, targets)
-            if not all(map(np.may_share_memory, results, outputs)):
-                return None
-            self._call(address, (0, geometry.total, *geometry.ints, *pointers))
-            return results, []
-        work = block_work(address, kernel.itemsizes, split, pointers)
         length = len(work.arguments) // work.count
         for piece in range(work.count):
             self._call(work.address, [int(each) for each in work.arguments[piece * length : (piece + 1) * length]])
+        if split is None:
+            return results, []
+        _clear([each for each, s in zip(outputs, split.sums, strict=True) if s is not None], targets[len(outputs) :])
         rests = iter(targets[len(outputs) :])
-        pairs = zip(outputs, path.finished(outputs, targets), split.sums, path.dtypes, strict=True)
+        pairs = zip(outputs, results, split.sums, path.dtypes, strict=True)
         finished: list[Array] = []
         after: list[Callable[[], None]] = []
         for accumulators, example, s, dtype in pairs:
@@ -106,9 +116,29 @@ class Batch:
 def _combine(s: Sum, sums: Array, rests: Array | None, result: Array) -> None:
     with np.errstate(all="ignore"):
         result[...] = combine(s, sums, rests, result.dtype)
-    sums.fill(0.0)
-    if rests is not None:
-        rests.fill(0.0)
+    _clear([sums], [] if rests is None else [rests])
+
+
+def _clear(*accumulators: Sequence[Array]) -> None:
+    for each in itertools.chain(*accumulators):
+        each.fill(0.0)
+
+
+def _is_brief(kernel: CpuKernel, total: int, work: Work) -> bool:
+    """Whether a launch takes less time than it would take to have other threads do some of it.
+
+    A kernel that has been launched a few times may be taken for slower than it is: the code was not in the cache, or
+    most of the time went to waking threads. It is timed here, and other launches will know, too.
+    """
+    if total > kernel.pace.short and total <= _MOST_ELEMENTS:
+        took = math.inf
+        for _ in range(3):
+            began = perf_counter_ns()
+            thread_pool.run(work, 1)
+            took = min(took, perf_counter_ns() - began)
+        kernel.pace.learn(min(kernel.pace.element, took / total))
+        return took < _BRIEF_NS
+    return total <= kernel.pace.short
 
 
 @cache

@@ -344,9 +344,8 @@ class CpuFastPath(FastPath):
 
     @property
     def is_for_batches(self) -> bool:
-        """Whether `Batch` can run such calls, which then are worth no other threads."""
-        total = self.geometry.total
-        return self._fit is None and self.geometry.packing is None and total <= self.kernel.pace.short
+        """Whether `Batch` can run such calls."""
+        return self._fit is None and self.geometry.packing is None
 
     def new_outputs(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """New outputs, and all that the kernel writes; see `fresh`."""
