@@ -37,7 +37,7 @@ _IMPURE = {
 _CONSTANTS = {bool, int, float, complex, str, bytes, type(None), range, slice, object, CodeType, types.CellType}
 _CONSTANTS_BY_CLASS = (np.generic, np.dtype, np.ufunc, Enum)
 # Builtin classes of which a user's class may be a subclass: what is in their objects is looked at, or does not change.
-_BASES = {object, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum}
+_BASES = {object, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum, types.SimpleNamespace}
 # What only classes have that are written in C, whose objects may hide anything; and what all classes may have of it.
 _OF_C = {"method_descriptor", "wrapper_descriptor", "getset_descriptor", "classmethod_descriptor"}
 _OF_ALL = {"__dict__", "__weakref__", "__hash__"}
@@ -244,4 +244,5 @@ def _is_trusted_object(value: Any) -> bool:
     if isinstance(value, BuiltinFunctionType) or kind.__name__ == "_ArrayFunctionDispatcher":
         return _is_trusted(value) and value.__name__ not in _IMPURE
     is_of_class = kind.__name__ in ("_tuplegetter", "member_descriptor", "getset_descriptor", "wrapper_descriptor")
-    return is_of_class or kind.__module__.partition(".")[0] in ("contextlib", "dualbcast", "typing", "types")
+    is_alias = isinstance(value, types.GenericAlias | types.UnionType)
+    return is_of_class or is_alias or kind.__module__.partition(".")[0] in ("contextlib", "dualbcast", "typing")

@@ -22,7 +22,7 @@ from dualbcast.runtime.buffer_pool import Lease
 from dualbcast.runtime.cpu.batch import Batch
 
 # Arguments and results of so many bytes have fixed memory.
-FIXED_BYTES = 1 << 15
+FIXED_BYTES = 1 << 17
 
 
 # What makes the code of a call's result from the code of its arrays, with a function that names constants.

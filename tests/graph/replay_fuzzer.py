@@ -1,8 +1,8 @@
 """A fuzzer of compiled functions: `python tests/graph/replay_fuzzer.py --programs 5000`.
 
 It writes modules whose functions capture arrays, numbers and objects in many ways, and runs each module twice: with the
-plain graph, and compiled. Between the calls both copies change alike: arguments, shapes, names, contents of arrays. Every
-result must be the same to the last bit. With `--planted` it must find each of some bugs in a copy of the package.
+plain graph, and compiled. Between the calls both copies change alike: arguments, shapes, names, contents of arrays.
+Every result must be the same to the last bit. With `--planted` it must find each of some bugs in a copy of the package.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def examine(seed: int, tally: collections.Counter[str]) -> None:
                         pick.setstate(choices)
                         CHANGES[name](world, pick)
             if shape == WAITING:
-                # The plain graph learns which values to store, and a kernel that stores others may sum in another order.
+                # The plain graph learns which values to store, and a kernel that stores more may sum in another order.
                 outcome(plain.module.target, plain)
             wanted, found = outcome(plain.module.target, plain), outcome(call, compiled)
             problem = difference(found, wanted) or difference(compiled.args, plain.args)
