@@ -6,10 +6,6 @@ earlier call has left one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from operator import getitem
-from types import CellType
 from typing import Any
 
 import numpy as np
@@ -22,7 +18,7 @@ from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.element import Call, Derivation, Element, Ran, Summed, run_call
 from dualbcast.program.outputs import SUM_DTYPE, Results, Shape, SumResults, broadcasts_to
 from dualbcast.program.products import Which, output_dtypes
-from dualbcast.rules.guards import ABSENT, Capture
+from dualbcast.rules.guards import reader
 from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of
 from dualbcast.runtime.iteration_space import result_shape
 from dualbcast.runtime.launch_plan import FastPath, Recent
@@ -39,7 +35,7 @@ class Program:
     def __init__(self, element: Element, lowered: Lowered) -> None:
         self.element = element
         # Each with what reads it without a call of Python code, since every call of the function does that.
-        self._guards = tuple((_reader(guard), guard.value, guard) for guard in lowered.guards)
+        self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
         self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
         params = lowered.function.params
@@ -58,17 +54,6 @@ class Program:
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
         return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
-
-
-def _reader(guard: Capture) -> Callable[[], Any]:
-    """What reads a captured object as it is now."""
-    if guard.attribute:
-        return partial(getattr, guard.place, guard.key)
-    if isinstance(guard.place, CellType):
-        return partial(getattr, guard.place, "cell_contents")
-    if guard.value is ABSENT:
-        return partial(guard.place.get, guard.key, ABSENT)
-    return partial(getitem, guard.place, guard.key)
 
 
 class Specialisation:

@@ -7,6 +7,7 @@ Each file imports only files of lines further up in this list:
 
     arrays                                  arrays, and containers of arrays
     tape                                    nodes, primitives, and the settings of a thread
+    recording                               what is computed is noted, to be replayed
     frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
     primitives                              primitives run on Variables and are recorded
@@ -22,12 +23,16 @@ Each file imports only files of lines further up in this list:
     backward                                cotangents go from node to node; values computed again
     transform  explain                      grad, vjp, jvp; a table of kernels
     jacobians                               jacobian, hessian, hvp
+    captures  replay                        what a function can see; a recording as straight-line code
+    compilation                             steps that are recorded once and replayed
 """
 
 from inspect import ismodule as _ismodule
 
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph.backward import checkpoint as checkpoint
+from dualbcast.graph.compilation import Compiled as Compiled
+from dualbcast.graph.compilation import compile as compile
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
 from dualbcast.graph.elementwise import where as where

@@ -86,20 +86,20 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     >>> map_leaves(lambda path, leaf: f"{path} is {leaf}", {"layers": [(1, 2), None]}, "model")
     {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
     """
-    kind = _kind(type(tree))
+    kind = kind_of(type(tree))
     if kind == "leaf":
         return None if tree is None else function(path, tree)
     if kind == "object":
-        if not _is_registered(type(tree)):
+        if not is_registered(type(tree)):
             return function(path, tree)
-        accessors, parts, structure = _opened(tree)
+        accessors, parts, structure = opened(tree)
         return structure.unflatten(
             [map_leaves(function, part, at.codify(path)) for at, part in zip(accessors, parts, strict=True)]
         )
     is_by_name = kind in ("named tuple", "dataclass")
     mapped = {
         key: map_leaves(function, part, f"{path}.{key}" if is_by_name else f"{path}[{key!r}]")
-        for key, part in _parts(kind, tree)
+        for key, part in parts_of_tree(kind, tree)
     }
     if kind in ("sequence", "named tuple"):
         # A named tuple's own __new__ takes its fields one by one, or other arguments, if the user wrote it.
@@ -118,15 +118,15 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
-    kind = _kind(type(tree))
+    kind = kind_of(type(tree))
     if kind == "leaf":
         return [] if tree is None else [tree]
     if kind == "object":
-        if not _is_registered(type(tree)):
+        if not is_registered(type(tree)):
             return [tree]
-        parts: Iterable[tuple[Any, Any]] = enumerate(_opened(tree)[1])
+        parts: Iterable[tuple[Any, Any]] = enumerate(opened(tree)[1])
     else:
-        parts = _parts(kind, tree)
+        parts = parts_of_tree(kind, tree)
     collected: list[Any] = []
     for _, part in parts:
         collected += leaves(part)
@@ -144,7 +144,7 @@ def _kind_of_type(type_of_tree: Any) -> str:
     if type_of_tree.__module__ == "builtins":
         builtin: dict[Any, str] = {dict: "dict", list: "sequence", tuple: "sequence"}
         return builtin.get(type_of_tree, "leaf")
-    if _is_registered(type_of_tree):
+    if is_registered(type_of_tree):
         return "object"
     if issubclass(type_of_tree, dict):
         return "dict"
@@ -156,10 +156,10 @@ def _kind_of_type(type_of_tree: Any) -> str:
 
 
 # The types of arrays, numbers and containers come again and again.
-_kind: Callable[[Any], str] = lru_cache(_kind_of_type)
+kind_of: Callable[[Any], str] = lru_cache(_kind_of_type)
 
 
-def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
+def parts_of_tree(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
     """The parts of a container with their keys, positions or names."""
     if kind == "dict":
         return tree.items()  # type: ignore[no-any-return]
@@ -170,14 +170,14 @@ def _parts(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
     return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
 
 
-def _is_registered(type_of_tree: Any) -> bool:
+def is_registered(type_of_tree: Any) -> bool:
     """Whether a user has registered a class with optree. Nobody has where it was not imported."""
     optree: Any = sys.modules.get("optree")
     entry = optree and optree.register_pytree_node.get(type_of_tree, namespace=_NAMESPACE)
     return bool(entry) and entry.kind == optree.PyTreeKind.CUSTOM
 
 
-def _opened(tree: Any) -> tuple[list[Any], list[Any], Any]:
+def opened(tree: Any) -> tuple[list[Any], list[Any], Any]:
     """The parts of an object of a registered class, with how each is reached, and how such an object is built."""
     import optree
 

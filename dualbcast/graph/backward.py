@@ -22,6 +22,7 @@ from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.indexing import GETITEM, is_injective, scatter_parts
 from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import alias, record, tracked_positions
+from dualbcast.graph.recording import changed
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.variable import Variable
 
@@ -119,7 +120,8 @@ def _through(
             present.append((node, scatter_parts([seed], [key], whole.shape)))
         else:
             with np.errstate(over="ignore", invalid="ignore"):  # a kernel does not warn either
-                present[0][1].array[key] += seed.array
+                total = present[0][1]
+                total._value = changed(_add_at, total.array, seed.array, key=key)
         return
     pulled = node.primitive.pullback(node, seeds, needed)
     for primal, cotangent, is_needed in zip(node.inputs, pulled, needed, strict=True):
@@ -133,6 +135,11 @@ def _through(
         if cotangent.dtype != primal.dtype:
             cotangent = astype(cotangent, primal.dtype)
         _accumulate(cotangents, key_of(primal), cotangent)
+
+
+def _add_at(total: Any, term: Any, key: Any) -> Any:
+    total[key] += term
+    return total
 
 
 def _add_parts(cotangents: dict[_Key, Variable], parts: _Parts, key: _Key) -> None:
@@ -153,7 +160,8 @@ def _waits(seed: Variable) -> bool:
 def _accumulate(cotangents: dict[_Key, Any], key: _Key, cotangent: Variable) -> None:
     present = cotangents.get(key)
     if present is not None:
-        if present.size < Limits.elements and not STATE.is_recording and type(present.array) is np.ndarray:
+        is_small = present.size < Limits.elements and not STATE.is_recording and STATE.recorder is None
+        if is_small and type(present.array) is np.ndarray:
             # The result is that of `apply`, which takes much longer; a recurrent model adds at every step.
             cotangent = Variable._of(as_array(present.array + cotangent.array), False)
         else:

@@ -177,8 +177,9 @@ def _operand(value: Any, beside: tuple[Any, ...]) -> Any:
 
 def _ended(applied: ScalarOperation, inputs: tuple[Any, ...]) -> Variable:
     """An operation where differentiation ends: only the values take part."""
-    if STATE.observer is not None:
-        observe([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
+    if STATE.observer is not None or STATE.recorder is not None:
+        inputs = tuple([each if isinstance(each, Variable) else _operand(each, inputs) for each in inputs])
+        observe(inputs)
     return run(applied.primitive, arrays_of(inputs))
 
 

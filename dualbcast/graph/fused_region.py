@@ -18,10 +18,11 @@ from dualbcast.graph import checkpoint_policy
 from dualbcast.graph.arrays import as_array, is_array, is_float, lazy_adapter
 from dualbcast.graph.lazy import TOTAL, Expression, Gathered, Limits, Output, Shape, composition_of, contracted, gather
 from dualbcast.graph.primitives import arrays_of, record, tracked_positions
+from dualbcast.graph.recording import performed
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, launched
 from dualbcast.graph.variable import Variable, registered
 from dualbcast.program.element import Element
-from dualbcast.runtime.arguments import beside
+from dualbcast.runtime.arguments import beside, sign
 
 
 def defer(
@@ -104,10 +105,21 @@ def _values(
     launched(element.label, "value", shape, len(values), len(dtypes))
     shapes = None if sums.count(None) == len(sums) else sums
     adapter = lazy_adapter(values)
-    outputs = (
-        element.parts(values, dtypes, shapes) if adapter is None else adapter.parts(element, values, dtypes, shapes)
-    )
-    return [as_array(each) for each in outputs]
+    if adapter is not None:
+        return [as_array(each) for each in adapter.parts(element, values, dtypes, shapes)]
+    outputs: list[Any] = performed(parts_of, *values, element=element, dtypes=dtypes, shapes=shapes)
+    return outputs
+
+
+def parts_of(*values: Any, element: Element, dtypes: tuple[np.dtype[Any], ...], shapes: Any) -> list[Any]:
+    """The outputs of an element function, as arrays; see `Element.parts`."""
+    return [as_array(each) for each in element.parts(values, dtypes, shapes)]
+
+
+def value_and_jacobian_of(*values: Any, element: Element, wrt: tuple[int, ...]) -> list[Any]:
+    """The outputs of an element function, and then the blocks of its Jacobian that are stored."""
+    with beside(values):
+        return [as_array(each) for each in element.prepare("value_and_jacobian", values, wrt).run()]
 
 
 def settle(inputs: Iterable[Any]) -> None:
@@ -184,21 +196,20 @@ class Region:
 
     def _value_and_jacobian(self) -> list[Any] | None:
         """Compute the arrays and `blocks`. It is None if memory is short, or the kernel would store other dtypes."""
-        count, values = len(self.dtypes), arrays_of(self.gathered.leaves)
+        count, values, wrt = len(self.dtypes), arrays_of(self.gathered.leaves), tracked_positions(self.gathered.leaves)
         try:
-            with beside(values):
-                call = self.element.prepare("value_and_jacobian", values, tracked_positions(self.gathered.leaves))
-                if call.spec.dtypes[:count] != self.dtypes:
-                    return None
-                outputs = call.run()
+            spec = self.element.typed("value_and_jacobian", wrt, sign(values, self.element.names), None)
+            if spec.dtypes[:count] != self.dtypes:
+                return None
+            outputs = performed(value_and_jacobian_of, *values, element=self.element, wrt=wrt)
         except MemoryError:
             return None
         launched(self.element.label, "value_and_jacobian", self.shape, len(values), len(outputs))
         self.blocks = {
-            (key[0], key[1]): block.constant if block.stored is None else as_array(outputs[block.stored])
-            for key, block in call.spec.product.blocks.items()
+            (key[0], key[1]): block.constant if block.stored is None else outputs[block.stored]
+            for key, block in spec.product.blocks.items()
         }
-        return [as_array(each) for each in outputs[:count]]
+        return list(outputs[:count])
 
     def record(self, outputs: tuple[Variable, ...]) -> None:
         """Give the outputs the node that they come from."""

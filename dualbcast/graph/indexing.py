@@ -17,6 +17,7 @@ from dualbcast.codegen.loops.calls import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.recording import fresh_constant, performed, read_by_python
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
 from dualbcast.graph.variable import Variable, method, registered
@@ -215,4 +216,6 @@ def _plain_part(part: Any, xp: Any) -> Any:
     # The derivative needs a user's array later, so it is copied. A checkpoint will index with the array itself.
     if STATE.observer is not None:
         observe((constant(part),))
-    return xp.asarray(part, copy=True) if isinstance(part, np.ndarray) else part.copy()
+    if STATE.recorder is not None and STATE.recorder.slot_of(part) is not None and part.dtype.kind == "b":
+        read_by_python("a mask as an index")
+    return performed(np.copy, fresh_constant(part)) if isinstance(part, np.ndarray) else part.copy()

@@ -6,7 +6,8 @@ where a derivative may be asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, ShapeErr
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, lazy_adapter, map_leaves, namespace
 from dualbcast.graph.frozen import ABANDONED
+from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
 from dualbcast.graph.variable import Variable
 
@@ -45,7 +47,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
             "if no derivative goes through it"
         )
     try:
-        array = primitive.forward(*values, **static)
+        array = performed(_forward(primitive.forward), *values, **static)
     except ShapeError as error:
         raise ShapeError(f"{primitive.name}: {error}") from None
     except DualbcastError:
@@ -57,7 +59,7 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
         own = next(own for numpys, own in _ERRORS.items() if isinstance(error, numpys))
         raise own(f"{subject}: {error}") from None
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
-    output = Variable._of(as_array(array), is_tracked and is_float(array.dtype))
+    output = Variable._of(array, is_tracked and is_float(array.dtype))
     # Only an operation of one array may return a view.
     is_view = array is values[0] or getattr(array, "base", None) is not None
     if len(inputs) == 1 and isinstance(inputs[0], Variable) and is_view:
@@ -65,6 +67,17 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
     if is_tracked:
         record(primitive, inputs, static, (output,))
     return output
+
+
+@cache
+def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays that gives an array, also where NumPy's gives a number."""
+
+    @wraps(function)
+    def forward(*values: Any, **static: Any) -> Any:
+        return as_array(function(*values, **static))
+
+    return forward
 
 
 def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any], outputs: Sequence[Variable]) -> None:
@@ -101,7 +114,7 @@ def constant(value: Any) -> Variable:
 
 def zeros(like: Variable) -> Variable:
     """The cotangent of a Variable that nothing depends on."""
-    return Variable._of(namespace(like).zeros(like.shape, dtype=like.dtype), False)
+    return Variable._of(fresh_constant(namespace(like).zeros(like.shape, dtype=like.dtype)), False)
 
 
 _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)

@@ -16,6 +16,7 @@ from dualbcast.graph import indexing, linalg, reductions, shapes
 from dualbcast.graph.arrays import map_leaves
 from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.primitives import constant
+from dualbcast.graph.recording import read_by_python
 from dualbcast.graph.variable import Variable, registered
 
 
@@ -94,7 +95,9 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
             if "argument" not in str(error) or isinstance(error, ArgumentError):
                 raise
             raise ArgumentError(f"{name} on Variables: {str(error).partition(' ')[2]}") from None
-    if function.__name__ in _WITHOUT_DERIVATIVE:
+    if function.__name__ in _WITHOUT_DERIVATIVE | _OF_FORMS:
+        if function.__name__ in _WITHOUT_DERIVATIVE:
+            read_by_python(name)
         args, options = _without((args, options))
         return function(*args, **options)
     raise ArgumentError(
@@ -110,12 +113,16 @@ def _without(arguments: Any) -> Any:
 
 # Their results are integers, bools, texts, or do not depend on the values of the elements.
 _WITHOUT_DERIVATIVE = {
-    *("all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin", "iscomplexobj", "isrealobj"),
+    *("all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"),
     *("argmax", "argmin", "argsort", "argwhere", "argpartition", "nanargmax", "nanargmin", "searchsorted", "digitize"),
     *("count_nonzero", "nonzero", "flatnonzero", "bincount", "histogram", "lexsort"),
-    *("ndim", "shape", "size", "result_type", "can_cast", "common_type", "broadcast_shapes", "shares_memory"),
-    *("zeros_like", "ones_like", "empty_like", "full_like", "array_repr", "array_str", "array2string"),
-    *("isposinf", "isneginf", "min_scalar_type", "may_share_memory", "iscomplex", "isreal"),
+    *("shares_memory", "may_share_memory", "full_like", "array_repr", "array_str", "array2string"),
+    *("isposinf", "isneginf", "min_scalar_type", "iscomplex", "isreal"),
+}
+# Those whose results depend on shapes and dtypes alone.
+_OF_FORMS = {
+    *("ndim", "shape", "size", "result_type", "can_cast", "common_type", "broadcast_shapes"),
+    *("zeros_like", "ones_like", "empty_like", "iscomplexobj", "isrealobj"),
 }
 
 
@@ -142,6 +149,7 @@ def _hstack(tup: Any) -> Variable:
 
 def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None and y is None:
+        read_by_python("np.where of one argument")
         return np.where(_without(condition))
     return where(*(np.asarray(each) if isinstance(each, list | tuple) else each for each in (condition, x, y)))
 

@@ -15,7 +15,8 @@ from dualbcast.graph import shapes
 from dualbcast.graph.arrays import as_array, is_float, namespace
 from dualbcast.graph.elementwise import apply, astype, call, where
 from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.tape import Node, unary
+from dualbcast.graph.recording import fresh_constant
+from dualbcast.graph.tape import Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method
 
 
@@ -139,6 +140,10 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     return run(_MIN, (x,), axis=shapes.axes_of(axis, x.ndim, "min"), keepdims=keepdims)
 
 
+# Of integers; without a derivative.
+_PROD = Primitive("prod", lambda array, **named: array.prod(**named), None)
+
+
 @method
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The product over axes, by default all.
@@ -155,7 +160,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     x = constant(x)
     axes = shapes.axes_of(axis, x.ndim, "prod")
     if not is_float(x.dtype):
-        return Variable._of(as_array(x.array.prod(axis=axes, keepdims=keepdims)), False)
+        return run(_PROD, (x,), axis=axes, keepdims=keepdims)
     # All axes become one, at the front.
     front = shapes.moveaxis(x, axes, tuple(range(len(axes))))
     factors = shapes.reshape(front, (shapes.size_of(x.shape, axes), *front.shape[len(axes) :]))
@@ -165,7 +170,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
         pairs = apply("multiply", factors[:half], factors[half : 2 * half])
         factors = shapes.concat([pairs, factors[2 * half :]]) if factors.shape[0] % 2 else pairs
     if factors.shape[0] == 0:
-        return Variable._of(namespace(x).ones(result, dtype=x.dtype), False)
+        return Variable._of(fresh_constant(namespace(x).ones(result, dtype=x.dtype)), False)
     return shapes.reshape(factors, result)
 
 
@@ -186,10 +191,13 @@ def _powers(array: Any, greatest: Any) -> Variable:
     return apply("exp", apply("subtract", Variable._of(array, False), Variable._of(as_array(greatest), False)))
 
 
+_EQUAL = Primitive("equal", np.equal, None)
+
+
 def _pullback_of_logsumexp(node: Node, cotangent: Variable) -> Variable:
     total = _aligned(output_of(node), node)
     # Where all terms are zero, no element has a share; inf - inf would be NaN.
-    total = where(Variable._of(as_array(total.array == -np.inf), False), 0.0, total)
+    total = where(run(_EQUAL, (total.array, -np.inf)), 0.0, total)
     shares = apply("exp", apply("subtract", node.inputs[0], total))
     return apply("multiply", _aligned(cotangent, node), shares)
 

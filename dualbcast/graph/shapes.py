@@ -21,6 +21,7 @@ from dualbcast.graph.elementwise import astype
 from dualbcast.graph.fused_region import total
 from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import IndexingError, constant, run
+from dualbcast.graph.recording import performed
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method, registered
 
@@ -108,18 +109,23 @@ def _sum(array: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return sums if keepdims else sums.squeeze(axes)
 
 
+def spread(array: Any, aligned: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """An array of a shape, to which another one broadcasts if it is reshaped, with memory of its own."""
+    result = np.empty(shape, array.dtype)
+    result[...] = array.reshape(aligned)
+    return result
+
+
 def _pullback_of_sum(node: Node, cotangent: Variable) -> Variable:
     shape = node.inputs[0].shape
     aligned = keepdims_shape(shape, node.static["axes"])
     if math.prod(shape) < Limits.elements and not STATE.is_recording and type(cotangent.array) is np.ndarray:
         # A small array of its own takes less time than a view, and later operations read it like any other.
-        spread = np.empty(shape, cotangent.dtype)
-        spread[...] = cotangent.array.reshape(aligned)
-        return Variable._of(spread, False)
+        return Variable._of(performed(spread, cotangent.array, aligned=aligned, shape=shape), False)
     return broadcast_to(reshape(cotangent, aligned), shape)
 
 
-_SUM = unary("sum", _sum, _pullback_of_sum)
+SUM = unary("sum", _sum, _pullback_of_sum)
 
 
 @method
@@ -150,7 +156,7 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) ->
         # The kernel that computes the elements adds them up, too.
         sums = total(x, keepdims_shape(x.shape, axes))
         return sums if keepdims else squeeze(sums, axes)
-    return run(_SUM, (x,), axes=axes, keepdims=keepdims)
+    return run(SUM, (x,), axes=axes, keepdims=keepdims)
 
 
 def sum_to(x: Variable, shape: tuple[int, ...]) -> Variable:

@@ -84,6 +84,10 @@ class _State(threading.local):
         self.launches: tuple[list[Launch], ...] = ()
         # It is called with the inputs of every operation of a checkpointed function, to find what this captures.
         self.observer: Callable[[Sequence[Any]], None] | None = None
+        # The recording that notes what is computed; see `recording`.
+        self.recorder: Any = None
+        # Whether a compiled function runs as it is written; see `compilation`.
+        self.is_compiling = False
 
 
 STATE = _State()

@@ -20,6 +20,7 @@ from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.primitives import alias, constant, stop_gradient, tracked_positions, zeros
+from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
 
@@ -85,7 +86,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
         value, gradients = both(*args, **named)
         return (gradients, value[1]) if has_aux else gradients
 
-    return named_like(gradient, "grad", of)
+    return _differentiating(named_like(gradient, "grad", of), of, wrt)
 
 
 @entry_point
@@ -120,7 +121,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
         gradients = level.gradients(heads)
         return value, gradients if many else gradients[0]
 
-    return named_like(transformed, "value_and_grad", function)
+    return _differentiating(named_like(transformed, "value_and_grad", function), function, wrt)
 
 
 @entry_point
@@ -231,9 +232,10 @@ class Level:
     def __init__(self, arguments: Any, is_inner: bool = False, trees: Sequence[Any] = ()) -> None:
         has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
         # Whether results are Variables: some argument is one, or this is inside another transformation.
-        self.is_inner = is_inner or STATE.depth > 0 or has_variables
-        # Whether the backward pass is recorded, for derivatives from outside.
-        self.record = self.is_inner and STATE.is_recording
+        self.is_inner = is_inner or STATE.depth > 0 or has_variables or STATE.is_compiling
+        # Whether the backward pass is recorded, for derivatives from outside; there are none of a compiled function.
+        is_outermost = STATE.is_compiling and STATE.depth == 0 and not (has_variables and _are_tracked(arguments))
+        self.record = self.is_inner and STATE.is_recording and not is_outermost
         # The arguments to differentiate in, with a Variable in place of each array, in this application only.
         self.trees = [*trees]
 
@@ -274,6 +276,10 @@ class Level:
         pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
         results = iter([self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs])
         return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
+
+
+def _are_tracked(arguments: Any) -> bool:
+    return bool(tracked_positions(leaves(arguments)))
 
 
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
@@ -336,7 +342,7 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
         raise DTypeError(f"{name} is of dtype {number.dtype}, which carries no derivative")
     if not tracked_positions((number,)):
         return []
-    return [(number, Variable._of(namespace(number).ones((), dtype=number.dtype), False))]
+    return [(number, Variable._of(fresh_constant(namespace(number).ones((), dtype=number.dtype)), False))]
 
 
 @thaw_on_failure()
@@ -388,6 +394,12 @@ def check_tangents(what: str, primals: Any, tangents: Any) -> None:
             )
     if len(primals) != len(tangents):
         raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
+
+
+def _differentiating(transformed: Any, function: Any, wrt: Wrt) -> Callable[..., Any]:
+    """A transformed function that says in which arguments of a function it differentiates, for `compile`."""
+    transformed.differentiated = function, wrt
+    return transformed  # type: ignore[no-any-return]
 
 
 def named_like(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:

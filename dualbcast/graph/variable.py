@@ -17,6 +17,7 @@ from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
 from dualbcast.graph.frozen import Frozen, freeze_value
+from dualbcast.graph.recording import fresh_constant, is_read_by_user, read_by_python
 from dualbcast.graph.tape import STATE, Node, next_serial
 
 Axis: TypeAlias = int | tuple[int, ...] | None
@@ -53,6 +54,7 @@ def _of_array(name: str) -> Callable[..., Any]:
     """A method of the array as one of the Variable."""
 
     def of_array(self: Variable, axis: Axis = None, keepdims: bool = False) -> Any:
+        read_by_python(f".{name}()")
         return getattr(self.array, name)(axis=axis, keepdims=keepdims)
 
     of_array.__name__ = name
@@ -122,6 +124,7 @@ class Variable:
             array, self.frozen = value.array, value.frozen
         else:
             array, self.frozen = freeze_value(value, STATE.observer is not None)
+            fresh_constant(array)
         self._value, self.node, self.index, self.source = array, None, 0, None
         self.serial = next_serial()
         self.tracked = tracked and is_float(array.dtype)
@@ -137,6 +140,7 @@ class Variable:
 
     @property
     def value(self) -> Any:
+        read_by_python(".value")
         array = self.array
         if self.frozen is not None:
             self.frozen.check()
@@ -150,6 +154,8 @@ class Variable:
     @property
     def array(self) -> Any:
         """The array itself, for the graph's own use."""
+        if STATE.recorder is not None and is_read_by_user():
+            read_by_python(".array")
         if self._value is None:
             OPERATIONS["compute"](self.source.expression)
         return self._value
@@ -190,6 +196,7 @@ class Variable:
         return OPERATIONS["matrix_transpose"](self)
 
     def __repr__(self) -> str:
+        read_by_python("repr()")
         if is_lazy(self.array):
             return f"Variable({self.array!r})"
         text = np.array2string(np.asarray(on_host(self.array)), separator=", ", prefix="Variable(")
@@ -203,6 +210,7 @@ class Variable:
         """The number in a Variable of one element, without its derivative."""
         if self.size != 1:
             raise ArgumentError(f"a Variable of shape {self.shape} is not one number")
+        read_by_python("a conversion to a number")
         return self.array.item()
 
     def __bool__(self) -> bool:
@@ -211,6 +219,7 @@ class Variable:
                 f"the truth of a Variable of shape {self.shape} is not one answer; write np.where for a choice in each "
                 "element, a BroadcastFunction with an `if`, or ask its .value: v.value.any()"
             )
+        read_by_python("a condition")
         return bool(self.array)
 
     def __float__(self) -> float:
@@ -253,9 +262,11 @@ class Variable:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        read_by_python("a copy")
         return self if self.tracked and self.node else Variable._of(self.array.copy(), self.tracked)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        read_by_python("a pickle")
         if self.node is not None:
             raise ArgumentError("a Variable that was computed cannot be pickled; pickle its .value")
         return Variable, (self.array, self.tracked)

@@ -156,6 +156,13 @@ class Element:
         results, outputs = run_call(self._paths, key, values, (), self.prepare, "parts", values, (), dtypes, shapes)
         return results.parts(outputs)
 
+    def path_of_parts(
+        self, values: tuple[Any, ...], dtypes: tuple[DType, ...] | None, shapes: Shapes
+    ) -> FastPath | None:
+        """The fast path of such calls, if there is one."""
+        self.parts(values, dtypes, shapes)
+        return self._paths.get((dtypes, shapes, forms_of(values)))
+
 
 @lru_cache(maxsize=1024)
 def _of_content(content: bytes) -> Element:

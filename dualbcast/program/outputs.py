@@ -80,13 +80,17 @@ class Results:
         """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
         if self._are_stored:
             return tuple(outputs)
-        parts = [
-            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
-            for place, block in self.blocks.items()
-        ]
+        parts = self.arrays_of_parts(outputs)
         if self.module == "numpy" and (self._given is not None or self._sums is not None):
             return tuple([y if y.shape else y[()] for y in parts])
         return tuple(parts)
+
+    def arrays_of_parts(self, outputs: Sequence[Any]) -> list[Any]:
+        """As `parts`, with arrays of shape () in the place of scalars."""
+        return [
+            self._constant(place[0], block.constant, outputs) if block.stored is None else outputs[block.stored]
+            for place, block in self.blocks.items()
+        ]
 
     def _constant(self, at: int, number: float, outputs: Sequence[Any]) -> Any:
         shape = None if self._sums is None else self._sums[at]

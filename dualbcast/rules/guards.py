@@ -5,6 +5,9 @@ A capture names a container, such as a scope, and a key in it, so that it can be
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import getitem
 from types import CellType, MethodType
 from typing import Any, NamedTuple
 
@@ -43,6 +46,17 @@ class Capture(NamedTuple):
         except Exception:  # an attribute may be a property, and run anything
             return False
         return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
+
+
+def reader(guard: Capture) -> Callable[[], Any]:
+    """What reads a captured object as it is now."""
+    if guard.attribute:
+        return partial(getattr, guard.place, guard.key)
+    if isinstance(guard.place, CellType):
+        return partial(getattr, guard.place, "cell_contents")
+    if guard.value is ABSENT:
+        return partial(guard.place.get, guard.key, ABSENT)
+    return partial(getitem, guard.place, guard.key)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -66,8 +66,8 @@ class FastPath:
 
     def __init__(self, planned: Plan, kernel: Any, results: Any, _earlier: FastPath | None) -> None:
         geometry, shapes = planned.geometry, planned.shapes
-        self._kernel, self.results = kernel, results
-        self._geometry, self._dtypes, self._fit = geometry, planned.dtypes, planned.fit
+        self.kernel, self.results = kernel, results
+        self.geometry, self.dtypes, self._fit = geometry, planned.dtypes, planned.fit
         self._compute = planned.operands.signature.compute
         # None where the kernel writes the outputs as the caller gets them.
         is_written = geometry.split is None and {None, geometry.shape}.issuperset(shapes or ())
@@ -92,10 +92,11 @@ class FastPath:
         outputs, or None where it cannot read or write the arrays in place, and nothing has run."""
         raise NotImplementedError
 
-    def _summed(self, outputs: Sequence[Array], targets: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, some of which are sums, from what the kernel has written."""
-        assert self._shapes is not None
-        return _summed(self._geometry, self._shapes, self._dtypes, outputs, targets)
+    def finished(self, outputs: Sequence[Array], targets: Sequence[Array]) -> tuple[Array, ...]:
+        """The outputs as the caller gets them, from what the kernel has written."""
+        if self._shapes is None:
+            return tuple(outputs)
+        return _summed(self.geometry, self._shapes, self.dtypes, outputs, targets)
 
 
 _T = TypeVar("_T")

@@ -66,6 +66,43 @@ def write_call(module: Module, count: int) -> Function:
     return f
 
 
+def write_batch(module: Module) -> Function:
+    """`batch(calls, count)`: make so many calls one after the other, until one returns a status that is not 0.
+
+    Of each call there are the address of a function of `write_call`, the number of arguments, and then what that
+    function takes: the address of the function to be called, and the arguments.
+    """
+    f = module.function("batch", ["*int64", "int64"], "int32")
+    calls, count = f.parameters
+    at = f.variable(0)
+    with f.range(0, count):
+        head = calls.at(at.value)
+        status = f.call_address(head[0], "int32", [head[2], head.at(3).address()])
+        with f.if_(status != 0):
+            f.return_(status)
+        at.value = at.value + head[1] + 3
+    f.return_(0)
+    return f
+
+
+def write_finish(module: Module, dtype: str, is_compensated: bool) -> Function:
+    """`finish(sums, lost, results, count)`: store sums as a dtype, and make their accumulators zero.
+
+    What rounding has taken from them is in `lost` if the sums are compensated.
+    """
+    f = module.function("finish", ["*float64", "*float64", f"*{dtype}", "int64"], "int32", noalias=True)
+    sums, lost, results, count = f.parameters
+    with f.range(0, count) as i:
+        total = sums[i]
+        if is_compensated:
+            total = rounded(total, lost[i])
+            lost[i] = 0.0
+        sums[i] = 0.0
+        results[i] = total.to(dtype)
+    f.return_(0)
+    return f
+
+
 def write_array_call(
     module: Module, integers: int, masks: tuple[int, ...], outputs: int, items: int, header: int
 ) -> Function:

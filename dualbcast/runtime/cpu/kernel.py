@@ -297,7 +297,7 @@ class CpuFastPath(FastPath):
         self._names, self._signature = operands.names, operands.signature
         self._numbers = tuple([(at, operands.signature.tokens[at]) for at in operands.numbers])
         # The bits that the address of each input must not have.
-        self._masks = tuple([array.itemsize - 1 for array in operands.arrays])
+        self.masks = tuple([array.itemsize - 1 for array in operands.arrays])
         self._is_in_parts = geometry.split is not None or geometry.packing is not None
         # So few elements are one range at any pace, and no clock is read for them.
         self._is_one_range = not self._is_in_parts and geometry.total < 2 * policy.ALIGNMENT
@@ -313,11 +313,8 @@ class CpuFastPath(FastPath):
 
     def run(self, values: tuple[Array, ...], out: tuple[Array, ...] = ()) -> tuple[Array, ...] | None:
         if self._numbers:
-            arrays = list(values)
-            for at, token in self._numbers:
-                arrays[at] = on_host(arrays[at], token, self._signature, self._names[at])
-            values = tuple(arrays)
-        dtypes = self._dtypes
+            values = self.as_arrays(values)
+        dtypes = self.dtypes
         if self._fit is not None:
             # Machine code compares what arrays span. Where that meets, they may still lie between each other.
             if _conflict()(self._spans, id(values), id(out), len(values), len(out)) and (
@@ -326,7 +323,7 @@ class CpuFastPath(FastPath):
                 return None
             outputs = targets = out
         elif self._memory is None:
-            outputs, targets = fresh(self._geometry, dtypes, self._compute, np)
+            outputs, targets = self.new_outputs()
         else:
             lengths, axes = self._memory
             arrays = [empty(lengths, dtype) for dtype in dtypes]
@@ -336,18 +333,34 @@ class CpuFastPath(FastPath):
         run = self._run_range if self._is_one_range else self._launch
         if not run(values, targets):
             return None
-        return outputs if self._shapes is None else self._summed(outputs, targets)
+        return outputs if self._shapes is None else self.finished(outputs, targets)
+
+    def as_arrays(self, values: tuple[Any, ...]) -> tuple[Array, ...]:
+        """The values with arrays in the place of numbers."""
+        arrays = list(values)
+        for at, token in self._numbers:
+            arrays[at] = on_host(arrays[at], token, self._signature, self._names[at])
+        return tuple(arrays)
+
+    @property
+    def is_for_batches(self) -> bool:
+        """Whether `Batch` can run such calls."""
+        return self._fit is None and self.geometry.packing is None
+
+    def new_outputs(self) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """New outputs, and all that the kernel writes; see `fresh`."""
+        return fresh(self.geometry, self.dtypes, self._compute, np)
 
     def _launch(self, values: tuple[Array, ...], targets: tuple[Array, ...]) -> bool:
         """Run the elements; False where an input is misaligned, and nothing has run.
 
         The strides are whole numbers of elements, as they were at the first call; the addresses are looked at.
         """
-        geometry, kernel = self._geometry, self._kernel
+        geometry, kernel = self.geometry, self.kernel
         total, pace = geometry.total, kernel.pace
         if self._is_in_parts:
             pointers = host_addresses((*values, *targets))
-            if any(map(and_, pointers, self._masks)):
+            if any(map(and_, pointers, self.masks)):
                 return False
             launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
             return True
@@ -375,7 +388,7 @@ class CpuFastPath(FastPath):
 
     def _make_call(self) -> ArrayCall:
         """The kernel to be called with arrays, made for the second call: the first one may be the last."""
-        geometry, kernel = self._geometry, self._kernel
+        geometry, kernel = self.geometry, self.kernel
         address, outputs = kernel.address(geometry.total), len(kernel.spec.outputs)
-        call = self._call = ArrayCall(address, geometry.ints, self._masks, outputs)
+        call = self._call = ArrayCall(address, geometry.ints, self.masks, outputs)
         return call

@@ -112,7 +112,7 @@ class Pool:
     def run(self, token: int, address: int, where: int, length: int, room: int, count: int, helpers: int) -> int:
         """See `share`; `token` stands for the launch, `where` its arguments are, `helpers` are the threads beside this
         one. `_NOT_OURS` if another launch has the pool."""
-        work = self._state, _caller(length), address, where, 8 * length, room, count, helpers, token
+        work = self._state, caller(length), address, where, 8 * length, room, count, helpers, token
         try:
             # First the work, and then who is to do it: whoever wakes and finds none sleeps again, and whoever falls
             # asleep from now on looks once more before.
@@ -168,14 +168,14 @@ def _functions() -> tuple[Any, Any, Any]:
 
 
 @functools.cache
-def _caller(count: int) -> int:
+def caller(count: int) -> int:
     """The address of a function that calls another one, at an address, with so many arguments from an array."""
     return compiled("call", write_call, count)
 
 
 @functools.cache
 def _call(count: int) -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(_caller(count))
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(caller(count))
 
 
 _every: list[Pool] = []

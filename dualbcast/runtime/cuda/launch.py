@@ -231,14 +231,14 @@ class CudaFastPath(FastPath):
             outputs = reserved = reserve(self._block)
             targets = reserved.pointers
         elif self._fit is None:
-            outputs, targets = fresh(self._geometry, self._dtypes, self._compute, cupy)
+            outputs, targets = fresh(self.geometry, self.dtypes, self._compute, cupy)
         else:
             if aside_of(self._fit, tuple([0 if isinstance(x, np.generic) else x.data.ptr for x in (*values, *out)])):
                 return None
             outputs = targets = out
         # CuPy takes an array, or memory, for an address, faster than a number.
         ready.function(ready.grid, ready.block, (*ready.ints, *values, *targets))
-        return outputs if self._shapes is None else self._summed(outputs, targets)
+        return outputs if self._shapes is None else self.finished(outputs, targets)
 
 
 def _maker(operands: Operands, at: int) -> Callable[[Any], Any]:

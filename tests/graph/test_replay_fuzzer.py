@@ -1,0 +1,28 @@
+"""Random modules, compiled and plain: see `replay_fuzzer.py`."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import replay_fuzzer
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_replays_give_what_the_plain_graph_gives(first: int) -> None:
+    tally = collections.Counter[str]()
+    for seed in range(first, first + 50):
+        replay_fuzzer.examine(seed, tally)
+    # Most calls raise no error, and many are replayed.
+    assert tally["replayed"] > 100
+    assert tally["errors"] < 0.2 * tally["calls"]
+
+
+def test_all_bugs_can_be_planted() -> None:
+    from pathlib import Path
+
+    import dualbcast
+
+    graph = Path(dualbcast.__file__).parent / "graph"
+    for file, right, _ in replay_fuzzer.PLANTED.values():
+        assert (graph / file).read_text(encoding="utf-8").count(right) == 1, right
