@@ -1,4 +1,4 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/primitives.py and gamma.py, and what error they leave:
+"""Prints the coefficients in dualbcast/codegen/mathlib/formats.py, gamma.py and powers.py, and what error they leave:
 python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the

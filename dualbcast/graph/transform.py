@@ -86,7 +86,7 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
         value, gradients = both(*args, **named)
         return (gradients, value[1]) if has_aux else gradients
 
-    return _differentiating(named_like(gradient, "grad", of), of, wrt)
+    return named_like(gradient, "grad", of, wrt)
 
 
 @entry_point
@@ -121,7 +121,7 @@ def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool 
         gradients = level.gradients(heads)
         return value, gradients if many else gradients[0]
 
-    return _differentiating(named_like(transformed, "value_and_grad", function), function, wrt)
+    return named_like(transformed, "value_and_grad", function, wrt)
 
 
 @entry_point
@@ -234,7 +234,9 @@ class Level:
         # Whether results are Variables: some argument is one, or this is inside another transformation.
         self.is_inner = is_inner or STATE.depth > 0 or has_variables or STATE.is_compiling
         # Whether the backward pass is recorded, for derivatives from outside; there are none of a compiled function.
-        is_outermost = STATE.is_compiling and STATE.depth == 0 and not (has_variables and _are_tracked(arguments))
+        is_outermost = (
+            STATE.is_compiling and STATE.depth == 0 and not (has_variables and tracked_positions(leaves(arguments)))
+        )
         self.record = self.is_inner and STATE.is_recording and not is_outermost
         # The arguments to differentiate in, with a Variable in place of each array, in this application only.
         self.trees = [*trees]
@@ -276,10 +278,6 @@ class Level:
         pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
         results = iter([self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs])
         return tuple([map_leaves(lambda _path, _leaf: next(results), tree) for tree in self.trees])
-
-
-def _are_tracked(arguments: Any) -> bool:
-    return bool(tracked_positions(leaves(arguments)))
 
 
 def _own_array(gradient: Variable, owned: set[int]) -> Any:
@@ -389,21 +387,16 @@ def check_tangents(what: str, primals: Any, tangents: Any) -> None:
     """Refuse what is no pair of tuples of one length."""
     for each, name in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(each, list | tuple):
-            raise ArgumentError(
-                f"{what}: the {name} are a tuple with one for each argument: {what}(f, (x,), (x_tangent,))"
-            )
+            form = f"a tuple with one for each argument: {what}(f, (x,), (x_tangent,))"
+            raise ArgumentError(f"{what}: the {name} are {form}")
     if len(primals) != len(tangents):
         raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
 
 
-def _differentiating(transformed: Any, function: Any, wrt: Wrt) -> Callable[..., Any]:
-    """A transformed function that says in which arguments of a function it differentiates, for `compile`."""
-    transformed.differentiated = function, wrt
-    return transformed  # type: ignore[no-any-return]
-
-
-def named_like(transformed: Callable[..., Any], what: str, function: Any) -> Callable[..., Any]:
+def named_like(transformed: Any, what: str, function: Any, wrt: Wrt = ()) -> Callable[..., Any]:
+    """A transformed function with a name; and for `compile`, in which arguments it differentiates."""
     name = getattr(function, "__name__", "function")
     transformed.__name__ = transformed.__qualname__ = f"{what}_of_{name}"
     transformed.__doc__ = f"{what} of {name}()."
-    return entry_point(transformed)
+    transformed.differentiated = function, wrt
+    return entry_point(transformed)  # type: ignore[no-any-return]

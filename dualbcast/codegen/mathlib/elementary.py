@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     apart,
@@ -15,7 +16,6 @@ from dualbcast.codegen.mathlib.primitives import (
     clamped,
     copysign,
     fma,
-    format_of,
     half_expm1,
     half_scaled_expm1,
     halved,

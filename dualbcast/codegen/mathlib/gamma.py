@@ -15,13 +15,13 @@ import math
 from typing import NamedTuple
 
 from dualbcast.codegen.mathlib.elementary import log
+from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     area_argument,
     at_most,
     copysign,
     fma,
-    format_of,
     halved,
     is_even,
     library,

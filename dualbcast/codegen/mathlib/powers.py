@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from dualbcast.codegen.mathlib.elementary import log
+from dualbcast.codegen.mathlib.formats import FLOAT64, format_of
 from dualbcast.codegen.mathlib.primitives import (
-    FLOAT64,
     Emit,
     absolute,
     apart,
@@ -19,7 +19,6 @@ from dualbcast.codegen.mathlib.primitives import (
     at_most,
     binary_exponential,
     fma,
-    format_of,
     halved,
     is_even,
     or_rarely,

@@ -1,0 +1,140 @@
+"""What elementary functions know of the two floating-point formats: limits, constants and coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dualbcast.codegen.values import Value, is_single
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log and
+    erfc; the others interpolate at Chebyshev's points.
+
+    exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
+
+    log(1 + f) is f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2).
+
+    erfc(x) is exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= `erfc_end`. All coefficients are
+    positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+
+    sin(r) is r + r**3 * S(r**2), and cos(r) is 1 - r**2 / 2 + r**4 * C(r**2), for abs(r) <= pi / 4.
+    """
+
+    fraction: int  # its bits
+    bias: int  # of the exponent
+    width: int  # all bits
+    log2: float  # log(2)
+    log2_low: float  # what that lacks
+    # For logarithms to these bases, log(2) / log(base), in so few digits that products with exponents are exact, and
+    # 1 / log(base), each with what it lacks.
+    bases: dict[int, tuple[float, float, float, float]]
+    # Where exp is infinite, where it is 0, where expm1 is -1, and where tanh is 1, with a little to spare.
+    largest: float
+    smallest: float
+    minus_one: float
+    saturated: float
+    tiny: float  # below this expm1(x) is x
+    erfc_end: float  # from here on erfc is 0, and the square is not yet clamped for exp
+    half_pi: tuple[float, float, float]  # three numbers whose sum is pi / 2, each rounded
+    farthest: float  # up to here a multiple of them leaves the right remainder
+    exponential: tuple[float, ...]  # P of exp, from the constant on
+    logarithm: tuple[float, ...]  # P of log
+    erfc_above: tuple[float, ...]  # A
+    erfc_below: tuple[float, ...]  # B
+    sine: tuple[float, ...]  # S
+    cosine: tuple[float, ...]  # C
+
+    @property
+    def normal(self) -> float:
+        """The smallest normal number."""
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def shifter(self) -> float:
+        """Added to a small number it rounds it to a whole one, which the last bits of the sum then hold."""
+        return 1.5 * 2.0**self.fraction
+
+
+FLOAT32 = Format(
+    fraction=23,
+    bias=127,
+    width=32,
+    log2=0.6931471824645996,
+    log2_low=-1.9046542121259336e-09,
+    bases={
+        2: (1.0, 0.0, 1.4426950216293335, 1.925963033500011e-08),
+        10: (0.301025390625, 4.605039066518657e-06, 0.4342944920063019, -1.0103049952192578e-08),
+    },
+    largest=89.0,
+    smallest=-104.0,
+    minus_one=-18.0,
+    saturated=10.0,
+    tiny=2.0**-25,
+    erfc_end=10.19,
+    half_pi=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    farthest=2.0**17,
+    exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
+    logarithm=(
+        *(0.3333335518836975, -0.2500085234642029, 0.19999825954437256, -0.16621370613574982, 0.14227114617824554),
+        *(-0.13202103972434998, 0.1262032687664032, -0.07362867891788483),
+    ),
+    erfc_above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
+    erfc_below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
+    sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
+    cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
+)
+FLOAT64 = Format(
+    fraction=52,
+    bias=1023,
+    width=64,
+    log2=0.6931471805599453,
+    log2_low=2.3190468138462996e-17,
+    bases={
+        2: (1.0, 0.0, 1.4426950408889634, 2.0355273740931033e-17),
+        10: (0.3010299956640665, -8.532344317057107e-14, 0.4342944819032518, 1.098319650216765e-17),
+    },
+    largest=710.0,
+    smallest=-746.0,
+    minus_one=-38.0,
+    saturated=20.0,
+    tiny=2.0**-54,
+    erfc_end=27.3,
+    half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+    farthest=2.0**40,
+    exponential=(
+        *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
+        *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
+        2.510038549551032e-08,
+    ),
+    logarithm=(
+        *(0.3333333333333286, -0.24999999999988237, 0.2000000000015019, -0.1666666666979154, 0.14285714271206917),
+        *(-0.12499999689720186, 0.11111111620272714, -0.10000015584842055, 0.09090909746386354, -0.08332893867515177),
+        *(0.07691778451952211, -0.0714992981357431, 0.06682130776502695, -0.06190163458644951, 0.05679883651136751),
+        *(-0.057222804813101484, 0.06498536047744115, -0.058586638532475796, 0.025120062610375953),
+    ),
+    erfc_above=(
+        *(0.8716208329044876, 1.7831245672575717, 1.8270761585231294, 1.2076444055999798, 0.5637479853017717),
+        *(0.19293373621770568, 0.048843481062885906, 0.009015964116475955, 0.0011605482301868609),
+        *(9.399803182262009e-05, 3.617385932762937e-06),
+    ),
+    erfc_below=(
+        *(3.487620748254554, 5.6933303922036895, 5.754361406117451, 4.010904579673181, 2.0302507090841213),
+        *(0.7642040747099568, 0.21482770146779076, 0.044441784690802726, 0.006490271328915694, 0.0006083592915899163),
+        2.817735941585227e-05,
+    ),
+    sine=(
+        *(-0.16666666666666666, 0.008333333333333331, -0.0001984126984126506, 2.7557319219335453e-06),
+        *(-2.5052106231157904e-08, 1.605853141458901e-10, -7.586685070091267e-13),
+    ),
+    cosine=(
+        *(0.041666666666666664, -0.0013888888888887395, 2.4801587298763433e-05, -2.7557317270560326e-07),
+        *(2.0876146024689747e-09, -1.1382614868556325e-11),
+    ),
+)
+
+
+def format_of(x: Value) -> Format:
+    """The format of a number."""
+    return FLOAT32 if is_single(x.kind) else FLOAT64
