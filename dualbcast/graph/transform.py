@@ -387,8 +387,7 @@ def check_tangents(what: str, primals: Any, tangents: Any) -> None:
     """Refuse what is no pair of tuples of one length."""
     for each, name in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(each, list | tuple):
-            form = f"a tuple with one for each argument: {what}(f, (x,), (x_tangent,))"
-            raise ArgumentError(f"{what}: the {name} are {form}")
+            raise ArgumentError(f"{what}: the {name} are a tuple like the arguments: {what}(f, (x,), (x_tangent,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
 
