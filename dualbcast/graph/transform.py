@@ -234,9 +234,7 @@ class Level:
         # Whether results are Variables: some argument is one, or this is inside another transformation.
         self.is_inner = is_inner or STATE.depth > 0 or has_variables or STATE.is_compiling
         # Whether the backward pass is recorded, for derivatives from outside; there are none of a compiled function.
-        is_outermost = (
-            STATE.is_compiling and STATE.depth == 0 and not (has_variables and tracked_positions(leaves(arguments)))
-        )
+        is_outermost = STATE.is_compiling and STATE.depth == 0 and not tracked_positions(leaves(arguments))
         self.record = self.is_inner and STATE.is_recording and not is_outermost
         # The arguments to differentiate in, with a Variable in place of each array, in this application only.
         self.trees = [*trees]
