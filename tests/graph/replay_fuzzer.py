@@ -217,7 +217,7 @@ CHANGES: dict[str, Callable[[World, random.Random], Any]] = {
     "another dtype": _argument(lambda a, _: a.__setitem__(0, a[0].astype("float32"))),
     "integers": _argument(lambda a, _: a[1].__setitem__("y", (a[1]["y"] * 4).astype(f"int{8 * a[0].itemsize}"))),
     "an argument in place": _argument(lambda a, pick: a[0].__setitem__(0, pick.uniform(-1, 1))),
-    "an inner argument in place": _argument(lambda a, _: a[1]["y"].__imul__(0.5)),
+    "an inner argument in place": _argument(lambda a, _: np.negative(a[1]["y"], out=a[1]["y"])),
     "an argument twice": _argument(lambda a, _: a[1].__setitem__("y", a[0])),
     "more in a dict": _argument(lambda a, _: a[1].__setitem__("more", a[0] * 2)),
     "another order": _argument(lambda a, _: a.__setitem__(1, dict(reversed(a[1].items())))),
