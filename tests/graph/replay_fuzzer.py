@@ -292,13 +292,15 @@ def examine(seed: int, tally: collections.Counter[str]) -> None:
     """Run the program of a seed; an AssertionError says what differs."""
     text, shape, dtype = program(seed)
     pick, done = random.Random(seed + 1), list[str]()
+    # Whether the graph copies a large view depends on who else refers to its memory; sums then have another order.
+    changes = [name for name in CHANGES if name != "a stride" or shape != WAITING]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         plain, compiled = World(text, seed, shape, dtype), World(text, seed, shape, dtype)
         call = graph.compile(compiled.module.target)
         for at in range(14):
             if at > 3 and pick.random() < 0.6:
-                for name in pick.choices([*CHANGES], k=pick.randint(1, 2)):
+                for name in pick.choices(changes, k=pick.randint(1, 2)):
                     done.append(f"{at}: {name}")
                     choices = pick.getstate()
                     for world in (plain, compiled):
