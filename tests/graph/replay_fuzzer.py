@@ -217,7 +217,7 @@ CHANGES: dict[str, Callable[[World, random.Random], Any]] = {
     "another dtype": _argument(lambda a, _: a.__setitem__(0, a[0].astype("float32"))),
     "integers": _argument(lambda a, _: a[1].__setitem__("y", (a[1]["y"] * 4).astype(f"int{8 * a[0].itemsize}"))),
     "an argument in place": _argument(lambda a, pick: a[0].__setitem__(0, pick.uniform(-1, 1))),
-    "an inner argument in place": _argument(lambda a, _: a[1]["y"].__imul__(0.5)),
+    "an inner argument in place": _argument(lambda a, _: np.negative(a[1]["y"], out=a[1]["y"])),
     "an argument twice": _argument(lambda a, _: a[1].__setitem__("y", a[0])),
     "more in a dict": _argument(lambda a, _: a[1].__setitem__("more", a[0] * 2)),
     "another order": _argument(lambda a, _: a.__setitem__(1, dict(reversed(a[1].items())))),
@@ -292,13 +292,15 @@ def examine(seed: int, tally: collections.Counter[str]) -> None:
     """Run the program of a seed; an AssertionError says what differs."""
     text, shape, dtype = program(seed)
     pick, done = random.Random(seed + 1), list[str]()
+    # Whether the graph copies a large view depends on who else refers to its memory; sums then have another order.
+    changes = [name for name in CHANGES if name != "a stride" or shape != WAITING]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         plain, compiled = World(text, seed, shape, dtype), World(text, seed, shape, dtype)
         call = graph.compile(compiled.module.target)
         for at in range(14):
             if at > 3 and pick.random() < 0.6:
-                for name in pick.choices([*CHANGES], k=pick.randint(1, 2)):
+                for name in pick.choices(changes, k=pick.randint(1, 2)):
                     done.append(f"{at}: {name}")
                     choices = pick.getstate()
                     for world in (plain, compiled):
