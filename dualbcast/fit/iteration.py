@@ -149,7 +149,7 @@ def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
     """The lower bounds of all parameters, then the upper ones; infinite where there are none."""
     given = dict(bounds or {})
     if unknown := [name for name in given if name not in problem.names]:
-        raise ArgumentError(f"bounds= has {', '.join(map(str, unknown))}; the parameters are {', '.join(problem.names)}")
+        raise ArgumentError(f"bounds= has {unknown[0]!r}; the parameters are {', '.join(problem.names)}")
     lower, upper = [], []
     for name, values in zip(problem.names, problem.starts, strict=True):
         pair = given.get(name, (None, None))
@@ -162,7 +162,7 @@ def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
         if not np.all(low <= high):
             raise ArgumentError(f"a lower bound of {name} is above the upper one, or one of them is NaN")
         if np.any(values < low) or np.any(values > high):
-            raise ArgumentError(f"a start value of {name} is outside its bounds; clip it: np.clip({name}, lower, upper)")
+            raise ArgumentError(f"a start value of {name} is outside its bounds; pass np.clip({name}, lower, upper)")
         lower.append(low)
         upper.append(high)
     return (*lower, *upper)
@@ -171,7 +171,7 @@ def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
 def _shown(count: int, progress: bool) -> Any:
     """What is to be told how many fits have ended."""
     if not progress:
-        return nullcontext(lambda ended: None)
+        return nullcontext(lambda _: None)
     from dualbcast.fit.progress import counted
 
     return counted(count)

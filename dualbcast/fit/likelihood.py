@@ -40,8 +40,8 @@ def maximum_likelihood(
     *arrays, **named, wrt, bounds, max_iterations, progress
         As for `least_squares`.
     ftol : float
-        A fit ends when the deviance -2 log L becomes less, and was predicted to become less, by at most this part of it,
-        or by at most this if the deviance is below 1.
+        A fit ends when the deviance -2 log L becomes less, and was predicted to become less, by at most this part of
+        it, or by at most this if the deviance is below 1.
     xtol : float
         A fit ends when a step is at most this part of the parameters, each in units of its standard deviation.
     gtol : float
@@ -61,9 +61,9 @@ def maximum_likelihood(
     Notes
     -----
     Each iteration is one launch of `f.sum(order=2)`, and one of a kernel that solves for the steps. Where the
-    log-likelihood is not concave, the Hessian is damped until it is negative definite, and how much it is damped follows
-    from how well the last step was predicted. This is a trust region with a multiplier in place of a radius: S. Goldfeld,
-    R. Quandt and H. Trotter, *Maximization by quadratic hill-climbing*, Econometrica 34 (1966) 541.
+    log-likelihood is not concave, the Hessian is damped until it is negative definite. How much it is damped else
+    follows from how well the last step was predicted. This is a trust region with a multiplier in place of a radius:
+    S. Goldfeld, R. Quandt and H. Trotter, *Maximization by quadratic hill-climbing*, Econometrica 34 (1966) 541.
 
     Examples
     --------

@@ -167,9 +167,7 @@ def _bound(function: BroadcastFunction, arrays: tuple[Any, ...], named: dict[str
     signature = function.__signature__
     spread = [p.name for p in signature.parameters.values() if p.kind is Parameter.VAR_POSITIONAL]
     if spread:
-        raise ArgumentError(
-            f"{function.__name__}() takes *{spread[0]}; give a function whose arguments all have names"
-        )
+        raise ArgumentError(f"{function.__name__}() takes *{spread[0]}; give a function whose arguments all have names")
     try:
         return signature.bind(*arrays, **named)
     except TypeError as error:

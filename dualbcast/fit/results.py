@@ -115,9 +115,10 @@ class LeastSquaresFit(Fit):
 
     @property
     def residual_variance(self) -> Any:
-        """`sum_of_squares / degrees_of_freedom`, by which the covariance is scaled; infinite without a degree of freedom.
+        """`sum_of_squares / degrees_of_freedom`, by which the covariance is scaled.
 
-        If the weights are the inverse of variances that are known, divide the covariance by it.
+        It is infinite without a degree of freedom. If the weights are the inverse of known variances, divide the
+        covariance by it.
         """
         return in_shape(self._variance(), self._shape)
 

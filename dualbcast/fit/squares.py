@@ -1,4 +1,4 @@
-"""`least_squares`: nonlinear least squares by Levenberg and Marquardt's method, for one fit or for millions side by side."""
+"""`least_squares`: Levenberg and Marquardt's method, for one fit or for millions side by side."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def least_squares(
     bounds : mapping of str to (lower, upper), optional
         The bounds of parameters, by name: numbers, arrays that broadcast to the start values, or None for no bound.
     weights : array, or structure of arrays, optional
-        The weight w of each residual, as for `f.normal_equations`: 1/σ² for a residual of standard deviation σ, 0 for
-        one that is not to count.
+        The weight w of each residual, as for `f.normal_equations`: 1 / variance, or 0 for a residual that is
+        not to count.
     ftol : float
         A fit ends when the sum of squares becomes less, and was predicted to become less, by at most this part of it.
     xtol : float
@@ -75,7 +75,7 @@ def least_squares(
     -----
     Each iteration is one launch of `f.normal_equations`, which reads the data once, and one of a kernel that solves for
     the steps. The scale of a step is that of J. Moré (Lecture Notes in Mathematics 630 (1978) 105), its damping that of
-    H. B. Nielsen (report IMM-REP-1999-05, Technical University of Denmark), and bounds are kept by projection on the box
+    H. B. Nielsen (report IMM-REP-1999-05, Technical University of Denmark). Bounds are kept by projection on the box
     with an active set (D. Bertsekas, SIAM J. Control and Optimization 20 (1982) 221). The tests for convergence are
     those of MINPACK's `lmder`. The normal equations square the condition number of J. If digits of the parameters are
     lost by that, rescale or recentre the data, or use `scipy.optimize.least_squares` with

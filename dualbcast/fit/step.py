@@ -7,8 +7,8 @@ hill-climbing: S. Goldfeld, R. Quandt and H. Trotter, Econometrica 34 (1966) 541
 
 - The step s solves (matrix + damping · diag(scale)) s = -gradient. `scale` has the largest diagonal elements of the
   matrix so far: J. Moré, *The Levenberg-Marquardt algorithm*, Lecture Notes in Mathematics 630 (1978) 105.
-- The damping follows the ratio of the actual to the predicted reduction: H. B. Nielsen, *Damping parameter in Marquardt's
-  method*, report IMM-REP-1999-05, Technical University of Denmark.
+- The damping follows the ratio of the actual to the predicted reduction: H. B. Nielsen, *Damping parameter in
+  Marquardt's method*, report IMM-REP-1999-05, Technical University of Denmark.
 - Bounds are kept by projection. A parameter at a bound whose gradient points out of the box is held there, the step is
   solved for the others, and its end is projected on the box: D. Bertsekas, *Projected Newton methods for optimization
   problems with simple constraints*, SIAM J. Control and Optimization 20 (1982) 221.
@@ -25,7 +25,7 @@ from dualbcast.api.function import differentiable_broadcast
 
 
 class Status(enum.IntEnum):
-    """How a fit ended. Positive numbers mean that it has converged; the first four are those of SciPy's `least_squares`."""
+    """How a fit has ended: positive numbers mean that it has converged. From 0 on they are those of SciPy."""
 
     MAX_ITERATIONS = 0
     GTOL = 1
@@ -73,10 +73,14 @@ def start(parameters: tuple[Any, ...], zero: Any) -> State:
 
 
 def factors(matrix: Any, size: Any) -> Any:
-    """The unit lower triangle L and the pivots D of matrix = L D Lᵀ; a pivot that is not positive makes `definite` false."""
-    lower, pivots, definite = (), (), True
+    """The unit lower triangle L and the pivots D of matrix = L D Lᵀ, and whether all pivots are positive."""
+    lower: Any = ()
+    pivots: Any = ()
+    definite: Any = True
     for i in range(size):
-        scaled, row, pivot = (), (), matrix[i * (i + 1) // 2 + i]
+        scaled: Any = ()
+        row: Any = ()
+        pivot = matrix[i * (i + 1) // 2 + i]
         for j in range(i):
             entry = matrix[i * (i + 1) // 2 + j]
             for k in range(j):
@@ -90,13 +94,13 @@ def factors(matrix: Any, size: Any) -> Any:
 
 def solution(lower: Any, pivots: Any, right: Any, size: Any) -> Any:
     """What solves L D Lᵀ x = right."""
-    forward = ()
+    forward: Any = ()
     for i in range(size):
         entry = right[i]
         for k in range(i):
             entry = entry - lower[i][k] * forward[k]
         forward = (*forward, entry)
-    backward = ()
+    backward: Any = ()
     for i in reversed(range(size)):
         entry = forward[i] / pivots[i]
         for k in range(i + 1, size):
@@ -107,7 +111,7 @@ def solution(lower: Any, pivots: Any, right: Any, size: Any) -> Any:
 
 def damped(matrix: Any, scale: Any, damping: Any, free: Any, size: Any) -> Any:
     """matrix + damping · diag(scale), with the rows and columns of the identity for parameters that are held."""
-    entries = ()
+    entries: Any = ()
     for i in range(size):
         for j in range(i):
             entries = (*entries, matrix[i * (i + 1) // 2 + j] if free[i] and free[j] else 0.0)
@@ -170,11 +174,11 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
     free = tuple(
         [
             not ((x <= low and slope > 0) or (x >= high and slope < 0))
-            for x, slope, low, high in zip(best.parameters, best.gradient, lower, upper)
+            for x, slope, low, high in zip(best.parameters, best.gradient, lower, upper, strict=True)
         ]
     )
-    moved = sum([d * (new - x) ** 2 for d, new, x in zip(old.scale, old.trial, old.parameters)])
-    length = sum([d * x * x for d, x in zip(old.scale, old.trial)])
+    moved = sum([d * (new - x) ** 2 for d, new, x in zip(old.scale, old.trial, old.parameters, strict=True)])
+    length = sum([d * x * x for d, x in zip(old.scale, old.trial, strict=True)])
     unit = max(1.0, abs(old.cost)) if curved else old.cost
     status, iterations = _RUNNING, old.iterations + 1
     if is_first and not is_finite:
@@ -194,16 +198,18 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
         while not is_definite and damping < 1e30:
             damping = 4 * damping
             below, pivots, is_definite = factors(damped(best.matrix, best.scale, damping, free, size), size)
-    right = tuple([-slope if is_free else 0.0 for slope, is_free in zip(best.gradient, free)])
+    right = tuple([-slope if is_free else 0.0 for slope, is_free in zip(best.gradient, free, strict=True)])
     step = solution(below, pivots, right, size)
     trial = tuple(
         [
             min(max(x + s, low), high) if is_definite else x
-            for x, s, low, high in zip(best.parameters, step, lower, upper)
+            for x, s, low, high in zip(best.parameters, step, lower, upper, strict=True)
         ]
     )
-    step = tuple([new - x for new, x in zip(trial, best.parameters)])
-    predicted = -2 * sum([s * slope for s, slope in zip(step, best.gradient)]) - quadratic(best.matrix, step, size)
+    step = tuple([new - x for new, x in zip(trial, best.parameters, strict=True)])
+    predicted = -2 * sum([s * slope for s, slope in zip(step, best.gradient, strict=True)]) - quadratic(
+        best.matrix, step, size
+    )
     return best._replace(
         trial=trial, predicted=predicted, damping=damping, growth=growth, iterations=iterations, status=status
     )
@@ -211,7 +217,8 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
 
 def unpacked(numbers: Any, size: Any) -> State:
     """The state of which a flat tuple has the numbers, before others."""
-    begin, parts = 0, ()
+    begin = 0
+    parts: Any = ()
     for length in (size, 0, size, size * (size + 1) // 2, size, 0, size, 0, 0, 0, 0):
         parts = (*parts, numbers[begin : begin + length] if length else numbers[begin])
         begin += length if length else 1
@@ -222,7 +229,7 @@ def unpacked(numbers: Any, size: Any) -> State:
 def inverse(*matrix: Any, size: Any) -> Any:
     """The inverse of a symmetric matrix, packed as in a State; infinite where the matrix is not positive definite."""
     lower, pivots, definite = factors(matrix, size)
-    entries = ()
+    entries: Any = ()
     for i, _ in enumerate(pivots):
         column = solution(lower, pivots, tuple([1.0 if k == i else 0.0 for k in range(size)]), size)
         for j in range(i + 1):
