@@ -83,7 +83,9 @@ class Fit:
                 matrix[place] = np.where(either, 1.0 if i == j else 0.0, matrix[place])
         covariance = np.empty((self._outcome.cost.size, size, size))
         for (i, j), entries in zip(pairs, inverse(*matrix, size=size), strict=True):
-            entries = np.where(held[i] | held[j], np.nan, entries * variance)
+            # The infinite ones stay so, even where the residuals, and so their variance, are 0.
+            entries = np.multiply(entries, variance, where=np.isfinite(entries), out=entries.copy())
+            entries[held[i] | held[j]] = np.nan
             covariance[:, i, j] = covariance[:, j, i] = entries
         return in_shape(covariance, self._shape)
 

@@ -36,6 +36,8 @@ class Status(enum.IntEnum):
 
 # A fit that goes on; no status of a result.
 RUNNING = -2
+# What is left of a pivot that would be 0 without rounding, as a part of the matrix's diagonal.
+_ROUNDING = 1e-15
 # The damping of the first step, and the smallest, with which a positive semidefinite matrix still has its factors.
 _FIRST_DAMPING, _LEAST_DAMPING = 1e-3, 1e-13
 _MAX_ITERATIONS, _GTOL, _FTOL, _XTOL = 0.0, 1.0, 2.0, 3.0
@@ -73,7 +75,7 @@ def start(parameters: tuple[Any, ...], zero: Any) -> State:
 
 
 def factors(matrix: Any, size: Any) -> Any:
-    """The unit lower triangle L and the pivots D of matrix = L D Lᵀ, and whether all pivots are positive."""
+    """L and D of matrix = L D Lᵀ, with a unit diagonal in L, and whether all of D is positive by more than rounding."""
     lower: Any = ()
     pivots: Any = ()
     definite: Any = True
@@ -87,7 +89,7 @@ def factors(matrix: Any, size: Any) -> Any:
                 entry = entry - scaled[k] * lower[j][k]
             scaled, row = (*scaled, entry), (*row, entry / pivots[j])
             pivot = pivot - scaled[j] * row[j]
-        definite = definite and pivot > 0
+        definite = definite and pivot > _ROUNDING * matrix[i * (i + 1) // 2 + i]
         lower, pivots = (*lower, row), (*pivots, pivot)
     return lower, pivots, definite
 
@@ -195,7 +197,7 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
 
     below, pivots, is_definite = factors(damped(best.matrix, best.scale, damping, free, size), size)
     if curved:
-        while not is_definite and damping < 1e30:
+        while status == _RUNNING and not is_definite and damping < 1e30:
             damping = 4 * damping
             below, pivots, is_definite = factors(damped(best.matrix, best.scale, damping, free, size), size)
     right = tuple([-slope if is_free else 0.0 for slope, is_free in zip(best.gradient, free, strict=True)])
