@@ -134,14 +134,12 @@ def quadratic(matrix: Any, step: Any, size: Any) -> Any:
 
 def is_stationary(state: Any, free: Any, gtol: Any, size: Any, curved: Any) -> Any:
     """Whether the gradient is small: the cosine between residuals and each column of J, or the score in units of its
-    standard deviation. A likelihood that is stationary has a maximum only where its matrix is definite."""
+    standard deviation."""
     unit, small = 1.0 if curved else state.cost, True
     for i in range(size):
         slope = state.gradient[i]
         bound = gtol * gtol * abs(state.matrix[i * (i + 1) // 2 + i]) * unit
         small = small and (slope * slope <= bound or not free[i])
-    if curved and small:
-        _, _, small = factors(damped(state.matrix, state.scale, _LEAST_DAMPING, free, size), size)
     return small
 
 
@@ -163,9 +161,11 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
 
     is_first, actual = old.cost == math.inf, old.cost - cost
     is_finite = math.isfinite(cost + sum(gradient) + sum(matrix))
-    is_better = is_finite and cost < old.cost and (is_first or actual >= 1e-4 * old.predicted)
+    # Near the end the costs differ by rounding alone, and the gradient still says where to go.
+    least = 1e-4 * max(old.predicted, 0.0) - _ROUNDING * abs(old.cost)
+    is_better = is_finite and (is_first or actual >= least)
     if is_better:
-        ratio = actual / old.predicted if old.predicted > 0 else 0.0
+        ratio = min(max(actual / old.predicted, 0.0), 1.0) if old.predicted > 0 else 0.0
         factor = max(1 / 3, 1 - (2 * ratio - 1) ** 3)
         damping, growth = (_FIRST_DAMPING if is_first else max(old.damping * factor, _LEAST_DAMPING)), 2.0
         scale = tuple([max(old.scale[i], abs(matrix[i * (i + 1) // 2 + i])) for i in range(size)])
@@ -185,6 +185,8 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
     status, iterations = _RUNNING, old.iterations + 1
     if is_first and not is_finite:
         status = _NOT_FINITE
+    elif curved and not factors(damped(best.matrix, best.scale, _LEAST_DAMPING, free, size), size)[2]:
+        status = _RUNNING  # where a likelihood is not concave it has no maximum
     elif is_stationary(best, free, gtol, size, curved):
         status = _GTOL
     elif not is_first and is_finite:
