@@ -93,7 +93,7 @@ class Fit:
     def standard_errors(self) -> dict[str, Any]:
         """The square roots of the parameters' variances, by name."""
         errors = np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1))
-        return {name: errors[..., at] for at, name in enumerate(self.parameters)}
+        return {name: errors[..., at][()] for at, name in enumerate(self.parameters)}
 
     def _variance(self) -> Any:
         """What the inverse of the matrix is to be multiplied by."""

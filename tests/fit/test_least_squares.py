@@ -79,6 +79,7 @@ def test_one_fit_of_numbers() -> None:
     found = fit.least_squares(peak, X, data[0], *[float(each[0, 0]) for each in start], **TIGHT)
     its = by_scipy(data[0], [each[0, 0] for each in start])
     assert isinstance(found["height"], float)
+    assert isinstance(found.standard_errors["height"], float)
     assert isinstance(found.status, Status)
     assert found.converged
     assert found.covariance.shape == (4, 4)

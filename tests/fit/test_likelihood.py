@@ -12,7 +12,6 @@ from scipy import optimize, special
 from dualbcast import ArgumentError, differentiable_broadcast, fit
 from dualbcast.fit import Status
 
-
 TIGHT = {"ftol": 0.0, "xtol": 0.0, "gtol": 1e-11}
 
 
