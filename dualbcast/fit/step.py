@@ -189,10 +189,10 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
         status = _RUNNING  # where a likelihood is not concave it has no maximum
     elif is_stationary(best, free, gtol, size, curved):
         status = _GTOL
-    elif not is_first and is_finite:
+    elif is_finite and moved > 0:
         if max(abs(actual), old.predicted) <= ftol * unit and actual <= 2 * old.predicted:
             status = _FTOL
-        elif 0 < moved <= xtol * xtol * length:
+        elif moved <= xtol * xtol * length:
             status = _XTOL
     if status == _RUNNING and iterations >= limit:
         status = _MAX_ITERATIONS

@@ -293,6 +293,12 @@ def test_a_step_out_of_the_domain_is_taken_back() -> None:
     np.testing.assert_allclose(found["a"], 0.05, rtol=1e-8)
 
 
+def test_a_fit_that_cannot_move_has_not_converged() -> None:
+    found = fit.least_squares(lambda x, a: (a - 5) * x if a == 1 else math.nan, X, np.array([[1.0]]), wrt="a")
+    assert found["a"] == 1
+    assert found.status == Status.MAX_ITERATIONS
+
+
 def test_bad_start_values() -> None:
     data, start = peaks(20)
     far = [start[0] * 30, start[1] + 2, start[2] * 4, start[3] - 50]
