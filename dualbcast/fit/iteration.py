@@ -61,24 +61,27 @@ def run(
     problem: Problem, evaluate: Evaluate, bounds: Bounds, tests: Tests, *, is_curved: bool, progress: bool
 ) -> Outcome:
     """Fit all."""
-    limits = _limits(problem, bounds)
-    size, count = len(problem.names), problem.count
-    outcome = Outcome(
-        tuple([np.empty(count) for _ in range(size)]),
-        np.empty(count),
-        tuple([np.empty(count) for _ in range(size * (size + 1) // 2)]),
-        np.empty(count, np.int64),
-        np.empty(count, np.int8),
-        tuple([np.zeros(count, np.int8) for _ in range(size)]),
-    )
+    limits, size, count = _limits(problem, bounds), len(problem.names), problem.count
+    parameters = tuple([np.empty(count) for _ in range(size)])
+    matrix = tuple([np.empty(count) for _ in range(size * (size + 1) // 2)])
+    cost, iterations, status = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int8)
     batch = max(2, _ELEMENTS * get_num_threads() // max(1, problem.points))
     with _shown(count, progress) as advanced:
-        for begin in range(0, count, batch):
-            rows = np.arange(begin, min(begin + batch, count))
-            for state, ended in _batch(problem, evaluate, limits, tests, rows, is_curved):
-                _store(outcome, state, ended, limits)
-                advanced(len(np.unique(ended)))
-    return outcome
+        for first in range(0, count, batch):
+            rows = range(first, min(first + batch, count))
+            for state, places, ended in _batch(problem, evaluate, limits, tests, rows, is_curved):
+                arrays: tuple[Any, ...] = (*parameters, *matrix, cost, iterations, status)
+                numbers = (*state.parameters, *state.matrix, state.cost, state.iterations, state.status)
+                for array, number in zip(arrays, numbers, strict=True):
+                    array[ended] = np.reshape(number, -1)[places]
+                advanced(len({*ended.tolist()}) if progress else 0)
+    cost[np.isinf(cost)] = np.nan
+    sides = [np.reshape(limit, -1) for limit in limits]
+    at_bound = [
+        (x == upper).astype(np.int8) - (x == lower)
+        for x, lower, upper in zip(parameters, sides[:size], sides[size:], strict=True)
+    ]
+    return Outcome(parameters, cost, matrix, iterations, status, tuple(at_bound))
 
 
 def by_names(gradient: Jacobian, matrix: Hessian) -> tuple[list[Any], list[Any]]:
@@ -89,60 +92,51 @@ def by_names(gradient: Jacobian, matrix: Hessian) -> tuple[list[Any], list[Any]]
 
 
 def _batch(
-    problem: Problem, evaluate: Evaluate, limits: tuple[Any, ...], tests: Tests, rows: Any, is_curved: bool
-) -> Iterator[tuple[State, Any]]:
-    """The states of fits that have ended, with their numbers, until all of `rows` have."""
-    rows = _at_least_two(problem, rows)
-    data, bounds = problem.data, tuple([taken(limit, rows) for limit in limits])
+    problem: Problem, evaluate: Evaluate, limits: tuple[Any, ...], tests: Tests, rows: range, is_curved: bool
+) -> Iterator[tuple[State, Any, Any]]:
+    """The states of fits, the places of those that have ended, and the numbers of these, until all of `rows` have."""
+    numbers = _at_least_two(problem, np.arange(rows.start, rows.stop))
+    begin: Any = numbers if len(numbers) > len(rows) else slice(rows.start, rows.stop)
+    data, bounds = problem.data, tuple([taken(limit, begin) for limit in limits])
     if problem.is_single:
         state = start(problem.starts, np.float64(0))
     else:
-        data = data.of(rows)
-        begin = tuple([np.ascontiguousarray(each[rows]) for each in problem.starts])
-        state = start(begin, np.zeros_like(begin[0]))
+        data, starts = data.of(begin), tuple([np.ascontiguousarray(each[begin]) for each in problem.starts])
+        state = start(starts, np.zeros_like(starts[0]))
     while True:
         cost, gradient, matrix = evaluate(state.trial, data)
-        numbers = (*_flat(state), cost, *gradient, *matrix, *bounds, *tests)
-        state = advance(*numbers, size=len(problem.names), curved=is_curved)
+        given = (*_flat(state), cost, *gradient, *matrix, *bounds, *tests)
+        state = advance(*given, size=len(problem.names), curved=is_curved)
         is_running = np.reshape(state.status == RUNNING, -1)
         running = np.count_nonzero(is_running)
         if not running:
-            yield state, rows
+            yield state, slice(None), numbers
             return
-        if running <= _RUNNING_PART * len(rows) and len(rows) > 2:
-            yield _of(state, ~is_running), rows[~is_running]
+        if running <= _RUNNING_PART * len(numbers) and len(numbers) > 2:
+            ended = np.flatnonzero(~is_running)
+            yield state, ended, numbers[ended]
             kept = _at_least_two(problem, np.flatnonzero(is_running))
-            state, rows = _of(state, kept), rows[kept]
-            data = data.of(kept)
+            state, numbers, data = _of(state, kept), numbers[kept], data.of(kept)
             bounds = tuple([taken(limit, kept) for limit in bounds])
 
 
-def _at_least_two(problem: Problem, rows: Any) -> Any:
+def _at_least_two(problem: Problem, numbers: Any) -> Any:
     """One fit is computed twice: sums of two rows and of more have the same order, that of a single one has another."""
-    return np.repeat(rows, 2) if len(rows) == 1 and not problem.is_single else rows
+    return np.repeat(numbers, 2) if len(numbers) == 1 and not problem.is_single else numbers
+
+
+def _of(state: State, places: Any) -> State:
+    """The state of some fits."""
+    parts: list[Any] = []
+    for part in state:
+        parts.append(
+            tuple([each.take(places, 0) for each in part]) if isinstance(part, tuple) else part.take(places, 0)
+        )
+    return State(*parts)
 
 
 def _flat(state: State) -> list[Any]:
     return [each for part in state for each in (part if isinstance(part, tuple) else (part,))]
-
-
-def _of(state: State, rows: Any) -> State:
-    """The state of some fits."""
-    return State(*[tuple([e[rows] for e in part]) if isinstance(part, tuple) else part[rows] for part in state])
-
-
-def _store(outcome: Outcome, state: State, rows: Any, limits: tuple[Any, ...]) -> None:
-    """Enter fits that have ended into the results."""
-    size = len(outcome.parameters)
-    for at, (number, array) in enumerate(zip(state.parameters, outcome.parameters, strict=True)):
-        array[rows] = number = np.reshape(number, -1)
-        lower, upper = (np.reshape(taken(limit, rows), -1) for limit in (limits[at], limits[size + at]))
-        outcome.at_bound[at][rows] = (number == upper).astype(np.int8) - (number == lower)
-    for number, array in zip(state.matrix, outcome.matrix, strict=True):
-        array[rows] = np.reshape(number, -1)
-    outcome.cost[rows] = np.reshape(np.where(np.isinf(state.cost), np.nan, state.cost), -1)
-    outcome.iterations[rows] = np.reshape(state.iterations, -1)
-    outcome.status[rows] = np.reshape(state.status, -1)
 
 
 def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:

@@ -159,7 +159,9 @@ class Problem:
 
 def taken(array: Any, rows: Any) -> Any:
     """The part of a laid-out array for some fits, contiguous; the array itself if it is the same for all."""
-    return array if not array.ndim or len(array) == 1 else np.ascontiguousarray(array[rows])
+    if not array.ndim or len(array) == 1:
+        return array
+    return np.ascontiguousarray(array[rows]) if isinstance(rows, slice) else array.take(rows, 0)
 
 
 def _bound(function: BroadcastFunction, arrays: tuple[Any, ...], named: dict[str, Any]) -> BoundArguments:
