@@ -30,14 +30,14 @@ class Fit:
 
     Attributes
     ----------
-    parameters : dict of str to array
-        The best values. `fit["rate"]` is `fit.parameters["rate"]`.
-    status : array of int8, or Status
-        How each fit has ended, as a number of `Status`. Those that have converged are positive.
-    iterations : array of int
+    parameters : dict
+        The best values by name. `fit["rate"]` is `fit.parameters["rate"]`.
+    status : array or Status
+        How each fit has ended: an int8 for each, which is a number of `Status`. Those that have converged are positive.
+    iterations : array
         The number of trials after the start values, each of which is one pass over the data.
-    at_bound : dict of str to array of int8
-        -1 where a parameter is at its lower bound, 1 at its upper one, and else 0.
+    at_bound : dict
+        By name, -1 where a parameter is at its lower bound, 1 at its upper one, and else 0.
     """
 
     parameters: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Any:
-        """The covariance matrices of the parameters, of shape (*shape, p, p), in the order of `parameters`.
+        """The covariance matrices of the parameters, of shape `(*shape, p, p)`, in the order of `parameters`.
 
         A parameter at a bound has NaN in its row and column, and the others are as if it were known. All is infinite
         where the data do not determine the parameters.
@@ -108,7 +108,7 @@ class LeastSquaresFit(Fit):
     ----------
     sum_of_squares : array
         ∑ w r² at the best values; NaN if the fit could not begin.
-    degrees_of_freedom : array of int
+    degrees_of_freedom : array
         The number of residuals whose weight is not 0, less the number of parameters that are not at a bound.
     """
 
