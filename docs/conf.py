@@ -67,6 +67,8 @@ nitpick_ignore = {
     ("py:class", "module"),
     # the keywords of the decorator, which its own page lists,
     ("py:class", "dualbcast.api.function.DecoratorOptions"),
+    # what results of fits are made of,
+    ("py:class", "dualbcast.fit.iteration.Outcome"),
     # a type variable: a decorator returns a function of the type that it is given,
     ("py:class", "dualbcast.graph.backward.Function"),
     ("py:class", "dualbcast.rules.registration.Scalar"),

@@ -31,6 +31,7 @@ STAGES = [
     "api",
     "graph",
     "interop",
+    "fit",
     "cli",
 ]
 # Modules beside the stages: what every stage may import, and what imports like a user's code.
@@ -41,6 +42,7 @@ LEAVES = {
     "errors",
     "foreign_objects",
     "kernel_spec",
+    "progress",
     "special",
     "tracebacks",
 }
@@ -154,6 +156,7 @@ def test_every_folder_says_what_comes_in_and_what_goes_out() -> None:
         ("dualbcast.codegen.kernel_text", "from dualbcast.runtime.launch_plan import plan"),
         ("dualbcast.errors", "from .ir.nodes import Var"),
         ("dualbcast.api.function", "from dualbcast.cli.app import group"),
+        ("dualbcast.interop.scipy", "from dualbcast.fit import least_squares"),
         ("dualbcast.special", "from dualbcast.ir import nodes"),
     ],
 )

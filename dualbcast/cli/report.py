@@ -23,8 +23,8 @@ from rich.text import Text
 from dualbcast.cli import measure
 from dualbcast.cli.measure import Device, Timing
 from dualbcast.cli.options import output_file, picture_file
-from dualbcast.cli.progress import progress_bar
 from dualbcast.disk_cache import write_whole
+from dualbcast.progress import progress_bar
 from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The bar that shows how far a command is: in a terminal, and in a notebook; elsewhere, as in a log, there is none."""
+"""The bar that shows how far a command or a fit is: in a terminal and in a notebook. In a log there is none."""
 
 from __future__ import annotations
 

@@ -1,0 +1,220 @@
+"""The arguments of many fits: which are parameters, which dimensions count the fits, and the arrays of some of them.
+
+The parameters' start values broadcast to one shape, beside which the data are broadcast, as in `f.sum`. Dimensions in
+which that shape is longer than 1 count fits; all others count the residuals of one fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from inspect import BoundArguments, Parameter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.api.binding import Wrt
+from dualbcast.api.function import BroadcastFunction
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.foreign_objects import called
+from dualbcast.program.outputs import Shape, broadcasts_to
+from dualbcast.runtime.iteration_space import result_shape
+
+Bounds = Mapping[str, tuple[Any, Any]] | None
+
+
+class Data(NamedTuple):
+    """What the residuals of fits depend on beside the parameters: arrays that `Problem.laid_out` has made."""
+
+    arguments: dict[str, Any]
+    # One for each output of the function, or one for all; or none.
+    weights: tuple[Any, ...] = ()
+
+    def of(self, rows: Any) -> Data:
+        """The data of some fits."""
+        return Data(
+            {name: taken(each, rows) for name, each in self.arguments.items()},
+            tuple([taken(each, rows) for each in self.weights]),
+        )
+
+
+class Problem:
+    """A function with the arguments of fits.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The parameters, in the order of `wrt`.
+    shape : tuple of int
+        Their shape, and that of all results.
+    returns_floats : bool
+        Whether no output of the function is an integer or a bool.
+    count : int
+        The number of fits.
+    points : int
+        The number of elements of the function that belong to one fit.
+    structure : Structure
+        What the function returns for an element.
+    data : Data
+        The data of all fits.
+    """
+
+    def __init__(self, function: BroadcastFunction, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> None:
+        self.function, self._bound = function, _bound(function, arrays, named)
+        self.names = _parameters(function, self._bound, wrt)
+        starts = {name: _start(name, self._bound.arguments[name]) for name in self.names}
+        self.shape: Shape = result_shape(
+            tuple([(start.shape, start.strides, start.dtype) for start in starts.values()]), self.names
+        )
+        starts = {name: np.broadcast_to(start, self.shape) for name, start in starts.items()}
+        self._bound.arguments.update(starts)
+        specialisation, values = function._dispatch.find(self._bound.args, self._bound.kwargs, self.names)
+        self.structure, self.label = specialisation.element.function.structure, f"{function.__name__}()"
+        self.returns_floats = len(specialisation.element.floats) == self.structure.count
+        known = dict(zip(specialisation.element.names, values, strict=True))
+        for name, value in known.items():
+            _check_array(name, value)
+        forms = tuple([(np.shape(value), (), np.dtype(float)) for value in known.values()])
+        self._whole = result_shape(forms, tuple(known))
+        # Of the axes of an element's place: those that count fits.
+        extra = len(self._whole) - len(self.shape)
+        self._axes = tuple([extra + axis for axis, length in enumerate(self.shape) if length != 1])
+        self.count = math.prod(self.shape)
+        self.points = math.prod([n for axis, n in enumerate(self._whole) if axis not in self._axes])
+        laid_out = {name: self.laid_out(known[name]) for name in known if name in self._bound.arguments}
+        self.starts = tuple([laid_out.pop(name) for name in self.names])
+        self.data = Data(laid_out)
+        self._check_captured({name: value for name, value in known.items() if name not in self._bound.arguments})
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the parameters are numbers, so that the arrays stay as they are."""
+        return not self.shape
+
+    def laid_out(self, array: Any) -> Any:
+        """An array with one axis for the fits before those of the residuals; of length 1 if it is the same for all."""
+        array = np.asarray(array)
+        if self.is_single:
+            return array
+        array = array.reshape((1,) * (len(self._whole) - array.ndim) + array.shape)
+        rest = tuple([n for axis, n in enumerate(array.shape) if axis not in self._axes])
+        if all(array.shape[axis] == 1 for axis in self._axes):
+            return array.reshape(1, *rest)
+        spanned = [self._whole[axis] if axis in self._axes else n for axis, n in enumerate(array.shape)]
+        moved = np.moveaxis(np.broadcast_to(array, spanned), self._axes, range(len(self._axes)))
+        return moved.reshape(self.count, *rest)
+
+    def per_fit(self, value: Any, name: str) -> Any:
+        """Numbers of fits, such as bounds, laid out like the parameters."""
+        array = np.asarray(value, np.float64)
+        if not broadcasts_to(array.shape, self.shape):
+            raise ShapeError(f"{name} has shape {array.shape}, which does not broadcast to the fits' {self.shape}")
+        return self.laid_out(array) if array.ndim else array
+
+    def add_weights(self, given: Any) -> None:
+        """Add the weights of residuals to the data."""
+        leaves = self.structure.flatten(given, "weights") if self.structure.holds(given) else (given,)
+        for leaf in leaves:
+            _check_array("weights", leaf)
+            if not broadcasts_to(np.shape(leaf), self._whole):
+                raise ShapeError(
+                    f"the weights have shape {np.shape(leaf)}, which does not broadcast to that of the residuals, "
+                    f"{self._whole}"
+                )
+            if np.any(np.less(leaf, 0)):
+                raise ArgumentError("a weight is negative; weights are the inverse variances of residuals, or 0")
+        self.data = self.data._replace(weights=tuple([self.laid_out(leaf) for leaf in leaves]))
+
+    def call(self, parameters: Sequence[Any], data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the function, those by position and those by name."""
+        bound = BoundArguments(self._bound.signature, self._bound.arguments.copy())
+        bound.arguments.update(data.arguments, **dict(zip(self.names, parameters, strict=True)))
+        return bound.args, bound.kwargs
+
+    def residuals(self) -> Any:
+        """The number of residuals of each fit that have a weight other than 0."""
+        outputs, weights = self.structure.count, self.data.weights
+        total = np.zeros(self.count, np.int64)
+        for leaf in weights:
+            axes = tuple(range(0 if self.is_single else 1, leaf.ndim))
+            elements = math.prod([leaf.shape[axis] for axis in axes])
+            total += np.count_nonzero(leaf, axis=axes) * (self.points // max(1, elements))
+        if not weights:
+            total += self.points
+        return total if len(weights) > 1 else total * outputs
+
+    def _check_captured(self, captured: dict[str, Any]) -> None:
+        """Refuse captured arrays that would be taken for other elements, where fits are laid out in another order."""
+        if self.is_single:
+            return
+        rank, leading = len(self._whole), self._axes == tuple(range(len(self._axes)))
+        for name, value in captured.items():
+            dims = np.ndim(value)
+            if dims > rank - len(self._axes) or (dims and not leading):
+                raise ArgumentError(
+                    f"{self.label} captures the array {name}, whose elements belong to different fits or lie across "
+                    "them; make it an argument"
+                )
+
+
+def taken(array: Any, rows: Any) -> Any:
+    """The part of a laid-out array for some fits, contiguous; the array itself if it is the same for all."""
+    if not array.ndim or len(array) == 1:
+        return array
+    return np.ascontiguousarray(array[rows]) if isinstance(rows, slice) else array.take(rows, 0)
+
+
+def _bound(function: BroadcastFunction, arrays: tuple[Any, ...], named: dict[str, Any]) -> BoundArguments:
+    """The arguments by name; raises ArgumentError where they do not fit."""
+    signature = function.__signature__
+    spread = [p.name for p in signature.parameters.values() if p.kind is Parameter.VAR_POSITIONAL]
+    if spread:
+        raise ArgumentError(f"{function.__name__}() takes *{spread[0]}; give a function whose arguments all have names")
+    try:
+        return signature.bind(*arrays, **named)
+    except TypeError as error:
+        raise ArgumentError(f"{function._binder}: {error}") from None
+
+
+def _parameters(function: BroadcastFunction, bound: BoundArguments, wrt: Wrt) -> tuple[str, ...]:
+    """The names of the parameters; a default that `wrt` names becomes an argument, which is its start value."""
+    wanted = function._dispatch.wrt_of(wrt)
+    arguments, all_names = bound.arguments, list(function.__signature__.parameters)
+    if wanted is None:
+        names = [
+            name
+            for name, value in arguments.items()
+            if isinstance(value, float | np.floating) or (isinstance(value, np.ndarray) and value.shape == ())
+        ]
+        if not names:
+            raise ArgumentError('name the parameters to fit: wrt=("amplitude", "rate")')
+        return tuple(names)
+    names = []
+    for item in wanted if isinstance(wanted, tuple) else (wanted,):
+        is_place = not isinstance(item, str) and -len(all_names) <= item < len(all_names)
+        name = all_names[item] if is_place else item
+        if name not in all_names:
+            raise ArgumentError(f"wrt={item!r} is no argument of {function._binder}")
+        arguments.setdefault(name, function.__signature__.parameters[name].default)
+        names.append(name)
+    if not names:
+        raise ArgumentError('name the parameters to fit: wrt=("amplitude", "rate")')
+    return tuple(dict.fromkeys(names))
+
+
+def _start(name: str, value: Any) -> Any:
+    """Start values as an array of float64."""
+    _check_array(name, value)
+    try:
+        start = np.asarray(value)
+        if start.dtype.kind not in "fiu" and start.dtype.name != "bfloat16":
+            raise TypeError
+        return start.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"the start value of {name} is {called(value)}; give a number or an array") from None
+
+
+def _check_array(name: str, value: Any) -> None:
+    """Refuse arrays of other libraries: some have labels or a mask, which NumPy would not see."""
+    if type(value) is not np.ndarray and not isinstance(value, np.generic | float | int | list | tuple):
+        raise ArgumentError(f"{name} is {called(value)}; fits take NumPy's arrays and numbers: np.asarray({name})")
