@@ -35,8 +35,8 @@ _Row: TypeAlias = "tuple[int, ...]"
 
 # Short rows are joined if there are `_MANY_ELEMENTS`, and a row has at most `_SHORT_ROW` of them, but not a multiple of
 # `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
-# docs/decisions/043-limits-of-short-rows.md. Where all outputs are sums over a row, vectors add the terms up, and are
-# ahead of joined rows from this number of terms on (docs/decisions/122-sums-in-registers.md).
+# docs/decisions/043-limits-of-short-rows.md. Where all outputs are sums of float64 over a row, vectors add up
+# terms, and are ahead of joined rows from this number on (docs/decisions/122-sums-in-registers.md).
 _SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS, _MOST_JOINED_TERMS = 24, 16, 4096, 32
 # The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
 _LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
@@ -300,7 +300,9 @@ def _joined(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...]) -> _Dimen
     if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
         return None
     last = sizes[-1]
-    if len(sums) == len(rows) - count and {*sums.values()} == {"columns"} and len(sums) * last > _MOST_JOINED_TERMS:
+    is_double = any(dtype == np.float64 for _, _, dtype in inputs)
+    are_of_rows = len(sums) == len(rows) - count and {*sums.values()} == {"columns"}
+    if are_of_rows and is_double and len(sums) * last > _MOST_JOINED_TERMS:
         return None
     is_short = last <= SHORT if "rows" in sums.values() else last <= _SHORT_ROW and last % _WHOLE_VECTORS
     if not is_short or math.prod(sizes) < _MANY_ELEMENTS:

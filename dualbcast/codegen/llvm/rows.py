@@ -67,7 +67,9 @@ class RowWriter:
         self.patterns = [pattern[-1] for pattern in layout.classes]
         # Vectors add the terms of a sum over the row to a vector of sums, one for each lane, which stays in a register.
         # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
-        has_lanes = self.unit.lanes > 0 and len(terms) == len(self.function.outputs)
+        # Nor do they in float32, where converting each vector to float64 at once takes as long as storing it.
+        is_double = spec.dtype == "float64"
+        has_lanes = self.unit.lanes > 0 and is_double and len(terms) == len(self.function.outputs)
         of_row = [at for at in sorted(terms) if has_lanes and self.patterns[layout.which[at]] == "0"]
         self.lane_sums = {self.arrays[at]: at for at in of_row}
         for at in of_row:
