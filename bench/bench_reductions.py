@@ -57,7 +57,7 @@ def call(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], shapes: t
         planned = plan(classify(arrays, NAMES, operands.signature), dtypes, None, shapes)
         parts = planned.geometry.packing, planned.geometry.split
         cpu_kernel.launch(kernel, planned.geometry.total, planned.geometry.ints, planned.pointers, None, *parts)
-        return planned.finish()
+        return planned.written()
 
     return run
 
