@@ -606,6 +606,18 @@ BUGS = [
         "None",
         "test_argument_errors",
     ),
+    Bug(
+        "a step of a fit that makes the cost larger",
+        "is_better = is_finite and (is_first or actual >= least)",
+        "is_better = is_finite",
+        "test_nist test_least_squares",
+    ),
+    Bug(
+        "a step of a fit out of its bounds",
+        "min(max(x + s, low), high) if is_definite else x",
+        "x + s if is_definite else x",
+        "test_least_squares",
+    ),
 ]
 
 

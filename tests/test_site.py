@@ -61,8 +61,8 @@ def listed_names() -> Iterator[str]:
         for line in page.read_text(encoding="utf-8").splitlines():
             if line.startswith(".. currentmodule:: "):
                 module = line.split()[-1]
-            elif re.fullmatch(r"   [\w.]+", line):
-                yield f"{module}.{line.strip()}"
+            elif re.fullmatch(r"(   |\.\. autoclass:: )[\w.]+", line):
+                yield f"{module}.{line.split()[-1]}"
 
 
 def test_every_public_name_is_in_a_table_of_the_reference() -> None:

@@ -993,7 +993,7 @@ ONE = "partial takes the name or the position of one argument, not "
 HESSIAN = "a Hessian is indexed by [argument, argument] or [output, argument, argument], not 'x'"
 PRODUCT = (
     "product='gradient' is none of value, jacobian, value_and_jacobian, hessian, value_jacobian_and_hessian, "
-    "jvp, vjp, value_and_vjp, hvp"
+    "jvp, vjp, value_and_vjp, hvp, sum, sum_and_gradient, sum_gradient_and_hessian, normal_equations"
 )
 WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda f: f.jvp(X, (X,)), ArgumentError, PRIMALS),

@@ -157,7 +157,7 @@ def test_large_gradients_may_be_changed_and_are_not_copied_for_that() -> None:
         (lambda: graph.grad(graph.Variable(1.0, tracked=False) * 2, []), ArgumentError, "was not recorded"),
         (lambda: graph.vjp(lambda x: x, X)[1](1.0), ShapeError, "cotangent has shape"),
         (lambda: graph.vjp(lambda x: x, X)[1]((X, X)), ArgumentError, "1 cotangents are needed"),
-        (lambda: graph.jvp(np.sin, X, X), ArgumentError, "tuple with one for each"),
+        (lambda: graph.jvp(np.sin, X, X), ArgumentError, "tuple like the arguments"),
         (lambda: graph.jvp(np.sin, (X,), ()), ArgumentError, "1 primals and 0 tangents"),
         (lambda: graph.jvp(np.sin, (X,), (1.0,)), ShapeError, "tangent has shape"),
     ],
