@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from formula_oracle import leaves, value_and_partials
+from suites import sampled
 
 from bench.formulas.compare.array_ops import NumpyOps
 from bench.formulas.compare.case import Case, blocks
@@ -99,7 +100,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("guarded", [False, True])
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", sampled(CORPUS, 4))
 def test_formulas_of_whole_arrays_give_the_values(name: str, guarded: bool) -> None:
     """The text, with NumPy's operations, against the plain function, one point after the other."""
     size = 64
