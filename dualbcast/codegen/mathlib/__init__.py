@@ -142,7 +142,8 @@ def names(vector: bool) -> dict[str, Emit]:
         call = partial(vector_library if in_vectors else library, name)
         functions[name] = partial(AROUND[name], call) if vector and name in AROUND else call
     functions["base_logarithm"] = functions["log"]
-    functions |= FUNCTIONS | SHARING if has_fma() else {}
+    if has_fma():
+        functions |= FUNCTIONS | SHARING | {"tan": partial(elementary.tan, functions["tan"])}
     return functions | {
         "divided": divided,
         # A product and a sum, rounded once where the processor does that.

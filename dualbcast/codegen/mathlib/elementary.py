@@ -9,6 +9,7 @@ import math
 
 from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
+    Emit,
     absolute,
     apart,
     at_most,
@@ -119,12 +120,17 @@ def cos(x: Value) -> Value:
     return _sine_ahead("cos", x, 1)
 
 
-def tan(x: Value) -> Value:
+def tan(library: Emit, x: Value) -> Value:
+    """The sine divided by the cosine; the library's where x is large, but not infinite, which takes it long."""
     sine, cosine, quarters = _sine_and_cosine(x)
     is_odd = (quarters & 1) != 0
     ratio = is_odd.choose(cosine, sine) / is_odd.choose(-sine, cosine)
     result = (ratio.bits() ^ sign_of(x.bits())).as_float()
-    return or_rarely(absolute(x) > format_of(x).farthest, result, lambda: library("tan", x))
+    size = absolute(x)
+    is_number = size < math.inf
+    return or_rarely(
+        size > format_of(x).farthest, result, lambda: is_number.choose(library(is_number.choose(x, 0.0)), math.nan)
+    )
 
 
 def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
@@ -187,10 +193,20 @@ def _quarter_expm1(x: Value) -> tuple[Value, Value]:
 
 
 def hypot(x: Value, y: Value) -> Value:
-    """The root of the sum of squares, unless that leaves the format."""
-    square = fma(x, x, y * y)
+    """The root of the sum of squares, which is scaled where it might leave the format."""
+
+    def scaled() -> Value:
+        is_large = square > 1.0
+        down = 2.0 ** -(form.bias // 2 + form.fraction)
+        scale, back = is_large.choose(x.constant(down), 1 / down), is_large.choose(x.constant(1 / down), down)
+        a, b = x * scale, y * scale
+        result = intrinsic("sqrt", fma(a, a, b * b)) * back
+        is_infinite = (absolute(x) == math.inf) | (absolute(y) == math.inf)
+        return is_infinite.choose(x.constant(math.inf), result)
+
+    form, square = format_of(x), fma(x, x, y * y)
     is_rare = _is_extraordinary(square) & ((x.unordered("!=", 0.0)) | (y.unordered("!=", 0.0)))
-    return or_rarely(is_rare, intrinsic("sqrt", square), lambda: library("hypot", x, y))
+    return or_rarely(is_rare, intrinsic("sqrt", square), scaled)
 
 
 def expm1(x: Value) -> Value:

@@ -20,6 +20,7 @@ from dualbcast.codegen.mathlib.primitives import (
     binary_exponential,
     fma,
     halved,
+    instead,
     is_even,
     or_rarely,
     polynomial,
@@ -53,7 +54,9 @@ _TAIL = (
 def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
     is_rare = ~_is_normal(x) | absolute(y).unordered(">=", math.inf)
-    return _or_apart(is_rare, _power(_logarithm(x), y), "pow", _of_any, x, y)
+    logarithm = _logarithm(x)
+    # Ordinary numbers have the same bits either way.
+    return instead(is_rare, lambda: _power(logarithm, y), lambda: _apart("pow", _of_any, x, y))
 
 
 def base_logarithm(x: Value) -> Value:
@@ -63,21 +66,21 @@ def base_logarithm(x: Value) -> Value:
     result = (
         fma(high, form.log2, fma(high, form.log2_low, low[0] * form.log2)) if low else _narrow(high * math.log(2.0))
     )
-    return _or_apart(~_is_normal(x), result, "log", log, x)
+    return or_rarely(~_is_normal(x), result, lambda: _apart("log", log, x))
 
 
 def divided_power(x: Value, p: Value, y: Value) -> Value:
     """x to the power p - 1, given the power y to p: y / x, unless one of these has lost digits or is no number."""
     ratio = y / x
     is_rare = ~(_is_normal(absolute(y)) & _is_normal(absolute(ratio)))
-    return _or_apart(is_rare, ratio, "divided_power", _divided_of_any, x, p, y)
+    return or_rarely(is_rare, ratio, lambda: _apart("divided_power", _divided_of_any, x, p, y))
 
 
-def _or_apart(is_rare: Value, result: Value, name: str, write: Emit, *arguments: Value) -> Value:
-    """`result`, or where `is_rare` is true what `write` writes of the arguments, in a function that stands apart."""
+def _apart(name: str, write: Emit, *arguments: Value) -> Value:
+    """What `write` writes of the arguments, in a function that stands apart."""
     first = arguments[0]
     symbol = f"dualbcast_{name}_of_any_{first.lanes}_{format_of(first).width}"
-    return or_rarely(is_rare, result, lambda: apart(symbol, write, *arguments, cold=True))
+    return apart(symbol, write, *arguments, cold=True)
 
 
 def _is_normal(x: Value) -> Value:
@@ -177,4 +180,4 @@ def _divided_of_any(x: Value, p: Value, y: Value) -> Value:
     lower = p - 1.0
     is_exact = (absolute(p) >= 1.0) & (p - lower == 1.0)
     is_power = is_exact | (x == 0.0) | (absolute(x) == math.inf)
-    return is_power.choose(pow(x, lower), y / x)
+    return is_power.choose(_of_any(x, lower), y / x)
