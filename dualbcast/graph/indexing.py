@@ -218,4 +218,4 @@ def _plain_part(part: Any, xp: Any) -> Any:
         observe((constant(part),))
     if STATE.recorder is not None and STATE.recorder.slot_of(part) is not None and part.dtype.kind == "b":
         read_by_python("a mask as an index")
-    return performed(np.copy, fresh_constant(part)) if isinstance(part, np.ndarray) else part.copy()
+    return xp.asarray(performed(np.copy, fresh_constant(part))) if isinstance(part, np.ndarray) else part.copy()
