@@ -33,14 +33,8 @@ from dualbcast.codegen.values import Value, any_of, intrinsic
 
 
 def log(x: Value) -> Value:
-    """With x = 2**n * (1 + f)."""
+    n, f = _reduced(x)
     form = format_of(x)
-    lift, whole = 2 * form.fraction, 2.0**form.fraction
-    is_subnormal = x < form.normal
-    normal = is_subnormal.choose(x * 2.0**lift, x)
-    exponent, mantissa = halved(normal)
-    bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
-    n, f = exponent - bias, mantissa - 1.0
     return _with_pole(x, 0.0, fma(n, form.log2, f + _tail(f, n * form.log2_low)))
 
 
@@ -69,17 +63,22 @@ def log10(x: Value) -> Value:
 
 def _logarithm_to_base(x: Value, base: int) -> Value:
     """n * a + log(1 + f) * b, the products as sums of two numbers, so that the logarithms of powers are whole."""
-    form = format_of(x)
-    a, a_low, b, b_low = form.bases[base]
-    lift, whole = 2 * form.fraction, 2.0**form.fraction
-    is_subnormal = x < form.normal
-    exponent, mantissa = halved(is_subnormal.choose(x * 2.0**lift, x))
-    n = exponent - is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
-    f = mantissa - 1.0
+    a, a_low, b, b_low = format_of(x).bases[base]
+    n, f = _reduced(x)
     multiple, product = n * a, f * b
     low = fma(f, b, -product) + fma(_tail(f, f.constant(0.0)), b, fma(f, b_low, n * a_low))
     total = multiple + product
     return _with_pole(x, 0.0, total + (multiple - total + product + low))
+
+
+def _reduced(x: Value) -> tuple[Value, Value]:
+    """n and f of a positive x = 2**n * (1 + f)."""
+    form = format_of(x)
+    lift, whole = 2 * form.fraction, 2.0**form.fraction
+    is_subnormal = x < form.normal
+    exponent, mantissa = halved(is_subnormal.choose(x * 2.0**lift, x))
+    bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
+    return exponent - bias, mantissa - 1.0
 
 
 def _tail(f: Value, addend: Value) -> Value:

@@ -64,7 +64,9 @@ def base_logarithm(x: Value) -> Value:
     form = format_of(x)
     high, *low = _logarithm(x)
     result = (
-        fma(high, form.log2, fma(high, form.log2_low, low[0] * form.log2)) if low else _narrow(high * math.log(2.0))
+        fma(high, form.log2, fma(high, form.log2_low, low[0] * form.log2))
+        if low
+        else (high * math.log(2.0)).to("float32")
     )
     return or_rarely(~_is_normal(x), result, lambda: _apart("log", log, x))
 
@@ -90,14 +92,6 @@ def _is_normal(x: Value) -> Value:
     return (x.bits() - smallest).unsigned("<", span)
 
 
-def _wide(x: Value) -> Value:
-    return x.to("float64")
-
-
-def _narrow(x: Value) -> Value:
-    return x.to("float32")
-
-
 def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
     """log2(x) - lift of a normal positive x: in float64 for float32, for float64 as the sum of two numbers of which the
     second is small.
@@ -110,8 +104,8 @@ def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
     exponent, m = halved(x)
     n = exponent - (2.0**form.fraction + form.bias) - lift
     if form.width == 32:
-        f = _wide(m - 1.0)
-        return (fma(f, polynomial(_LOGARITHM, f), _wide(n)),)
+        f = (m - 1.0).to("float64")
+        return (fma(f, polynomial(_LOGARITHM, f), n.to("float64")),)
     s, s_low = area_argument(m)
     square = s * s
     square_low = fma(s + s, s_low, fma(s, s, -square))
@@ -133,7 +127,7 @@ def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     """2**(y * logarithm), where the product is not NaN."""
     form = format_of(y)
     high, *low = logarithm
-    y = _wide(y)
+    y = y.to("float64")
     # Beyond these it is 0 or infinite.
     least, most = -form.bias - form.fraction - 1.0, form.bias + 8.0
     product = at_most(most, y * high)
@@ -143,7 +137,7 @@ def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     if not low:
         # A float64 has room for the exponents of all float32 and more.
         power = fma(rest, polynomial(_EXPONENTIAL, rest), rest.constant(1.0)).bits() + (shifted.bits() << 52)
-        return _narrow(is_zero.choose(0.0, power.as_float()))
+        return is_zero.choose(0.0, power.as_float()).to("float32")
     product_low = (product < most).choose(fma(y, low[0], fma(y, high, -product)), 0.0)
     r = rest + product_low
     r_low = rest - r + product_low
