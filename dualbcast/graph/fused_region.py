@@ -107,6 +107,8 @@ def _values(
     adapter = lazy_adapter(values)
     if adapter is not None:
         return [as_array(each) for each in adapter.parts(element, values, dtypes, shapes)]
+    if STATE.recorder is None:  # the usual case, without the names that a recording needs
+        return [as_array(each) for each in element.parts(values, dtypes, shapes)]
     outputs: list[Any] = performed(parts_of, *values, element=element, dtypes=dtypes, shapes=shapes)
     return outputs
 
