@@ -315,7 +315,9 @@ def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast
     reason = library.EXCLUDED.get(spelling)
     if reason is None and spelling.startswith("numpy.") and not isinstance(function, np.ufunc):
         reason = "works on arrays, and a kernel on one element of each"
-    instead = "a function from math or numpy that has one, or a Python function that computes it"
+    instead = library.ADVICE.get(spelling)
+    if instead is None:
+        instead = "a function from math or numpy that has one, a Python function that computes it, or a dualbcast.rule"
     if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
         reason, instead = "gives another number at every call", "an array of random numbers as another argument"
     env.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)

@@ -180,6 +180,8 @@ class Environment:
         instead = f"a parameter for {capture.path}"
         if isinstance(capture.value, list | set):
             instead = f"a tuple, which cannot change, or {instead}"
+        elif isinstance(capture.value, dict):
+            instead = f"a named tuple, or an object whose attributes have its values: {capture.path}.name"
         value = self.usable(capture, node, f"{capture.path} is captured from outside the function and", instead)
         if self.array_kind(capture.value) is None:
             self.guards.append(capture)

@@ -169,7 +169,7 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
         return _attribute_of_object(env, kind, node)
     instead = _nearest(node.attr, record.fields) or ", ".join(record.fields) or "its items by index, or a named tuple"
     if kind is list:
-        instead = "a new list, such as [*items, item]"
+        instead = "a new list: items = [*items, item], or [x * i for i in range(3)] in place of a loop"
     env.fail(node, f"{describe(record)} has no {node.attr} in a kernel", instead)
 
 
@@ -207,10 +207,13 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
     """`items[index]` or a slice, by integers that are known."""
     base = expression(env, node.value)
     if isinstance(base, Atom):
+        is_captured = any(param == base for param, _ in env.arrays.values())
         env.fail(
             node,
             f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
-            "the shifted or sliced array as another argument of the call",
+            "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
+            if is_captured
+            else "the shifted or sliced array as another argument of the call",
         )
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)

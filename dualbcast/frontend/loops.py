@@ -177,10 +177,14 @@ def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
 def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
     iterable = expression(env, stmt.iter)
     if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt)):
-        falls = _loop(env, stmt, iterable)
-    else:
-        falls = _unroll(env, stmt, sequence(env, iterable, stmt.iter))
-    return None if falls else False
+        restore = env.snapshot()
+        try:
+            return None if _loop(env, stmt, iterable) else False
+        except CompileError as error:
+            if iterable.known() is None or getattr(error, "reshaped", None) is not stmt:
+                raise
+        restore()  # a list grows, so each iteration is of its own kind
+    return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False
 
 
 def _indexes(loop: ast.For) -> bool:

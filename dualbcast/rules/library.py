@@ -247,3 +247,18 @@ _REASONS = {
     "numpy.vecmat",
 }
 EXCLUDED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+# What to write instead of functions of whole arrays (after "Write instead: "), where it is short.
+_ADVICE = {
+    "a list or a tuple of numbers, such as [a, b]": "numpy.array numpy.asarray",
+    "a list such as [0.0] * 3, and for each change a new one: [*items[:i], item, *items[i + 1:]]": "numpy.empty "
+    "numpy.full numpy.ones numpy.zeros",
+    "sum([a, b])": "numpy.sum math.fsum",
+    "math.prod([a, b])": "numpy.prod",
+    "sum([a, b]) / 2": "numpy.mean numpy.average",
+    "sum([p * q for p, q in zip(a, b)])": "numpy.dot numpy.inner numpy.vdot math.sumprod",
+    "math.hypot(a, b)": "numpy.linalg.norm",
+    "Horner's rule, such as (a * x + b) * x + c": "numpy.polyval numpy.polynomial.polynomial.polyval",
+    "if and elif, or numpy.where": "numpy.select numpy.piecewise numpy.choose",
+    "a loop over tuples of the points and the values, with a test of x in it": "numpy.interp",
+}
+ADVICE = {name: advice for advice, names in _ADVICE.items() for name in names.split()}

@@ -308,11 +308,12 @@ def examine(seed: int, tally: collections.Counter[str]) -> None:
                         CHANGES[name](world, pick)
             target = plain.module.target
             if shape == WAITING:
-                # A kernel that takes an array once, or stores more, may round otherwise: the plain graph learns which
-                # values to store, and a new compiled function makes each array one Variable, and replays nothing.
+                # A kernel that takes an array once, or stores more, may round otherwise: the graph learns in a first
+                # call which values to store, and a new compiled function makes each array one Variable, and replays
+                # nothing.
+                for world in (plain, compiled):
+                    outcome(graph.compile(world.module.target), world)
                 target = graph.compile(target)
-                outcome(target, plain)
-                target = graph.compile(plain.module.target)
             wanted, found = outcome(target, plain), outcome(call, compiled)
             problem = difference(found, wanted) or difference(compiled.args, plain.args)
             problem = problem or difference(compiled.module.SEEN, plain.module.SEEN)

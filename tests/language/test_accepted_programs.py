@@ -21,6 +21,17 @@ NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
         pytest.param("return math.atan2(*(x, y))", id="starred"),
         pytest.param("for i in range(3):\n    y += i\nreturn y + i", id="loop variable"),
         pytest.param("t = (x, y)\nt += (x,)\nreturn t", id="growing tuple"),
+        pytest.param("t = []\nfor i in range(3):\n    t = [*t, x * y**i]\nreturn sum(t)", id="list that a loop grows"),
+        pytest.param(
+            "t, s = (x,), y\nfor i in range(4):\n    t = (*t, math.sin(t[-1]) * y)\n"
+            "    if i > x: break\n    s += t[-1]\nelse:\n    s *= 2\nreturn s * x",
+            id="tuple that a loop with a break grows",
+        ),
+        pytest.param(
+            "s = 0.0\nfor j in range(int(y)):\n    t = [x]\n    for i in range(2):\n        t = [*t, t[-1] * y]\n"
+            "    s += t[2]\nreturn s",
+            id="list that an inner loop grows",
+        ),
         pytest.param("[a, b] = x, y\nreturn a * b", id="list as a target"),
         pytest.param("for *a, b in ((x, y),):\n    y += b\nreturn y", id="starred target"),
         pytest.param("return x if None else y", id="None is false"),

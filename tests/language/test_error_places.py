@@ -147,7 +147,7 @@ LIBRARY = {"sort": "np.sort(x)", "norm": "np.linalg.norm(x)", "round": "np.round
 
 @pytest.mark.parametrize(("name", "call"), LIBRARY.items())
 def test_a_python_function_of_numpy_is_not_looked_into(name: str, call: str) -> None:
-    error = verify(Cell(program(f"return «{call}»")), "there is no derivative rule for", "math or numpy")
+    error = verify(Cell(program(f"return «{call}»")), "there is no derivative rule for", ...)
     assert f"{name}: it works on arrays" in error.message
     assert not error.calls
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.special
 from cells import Cell, program, rows, verify
 
 pytestmark = pytest.mark.usefixtures("no_kernel")
@@ -152,7 +153,7 @@ EXPRESSIONS = {
     "captured dict": (
         "«table»[1] * x",
         "table is captured from outside the function and is of type dict",
-        "a parameter",
+        "a named tuple, or an object whose attributes",
     ),
     "captured set": ("x in «bag»", "bag is captured from outside the function and is of type set", "a parameter"),
     "captured complex": ("x * «imaginary»", "is of type complex", "a parameter"),
@@ -164,7 +165,11 @@ EXPRESSIONS = {
     "captured text": ("x + «text»", "a number is needed here", ...),
     # calls
     "no rule in math": ("«math.gcd(x, y)»", "there is no derivative rule for math.gcd", "math or numpy"),
-    "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "math or numpy"),
+    "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "a list or a tuple"),
+    "sum of numpy": ("«np.sum((x, y))»", "no derivative rule for numpy.sum", "sum([a, b])"),
+    "no rule in scipy": ("«exp1(x)»", "no derivative rule for scipy.special.exp1", "dualbcast.rule"),
+    "item of a captured array": ("«numbers[0]» * x", "numbers is one element of its array", "tuple(array.tolist())"),
+    "append": ("«[x].append»(y)", "a list of 1 has no append", "[*items, item]"),
     "random": ("«random.random()»", "no derivative rule for random.random", "random numbers as another argument"),
     "random method": ("«random.uniform(x, y)»", "no derivative rule for random.uniform", "an array of random numbers"),
     "function of arrays": ("«np.sort(x)»", "no derivative rule for numpy.sort: it works on arrays", "math or numpy"),
@@ -217,6 +222,8 @@ EXPRESSIONS = {
 
 CAPTURED = {
     "array": np.ma.masked_array(np.ones(2)),
+    "numbers": np.ones(2),
+    "exp1": scipy.special.exp1,
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},
