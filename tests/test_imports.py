@@ -43,6 +43,7 @@ LEAVES = {
     "foreign_objects",
     "kernel_spec",
     "progress",
+    "random",
     "special",
     "tracebacks",
 }

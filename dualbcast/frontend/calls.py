@@ -319,7 +319,10 @@ def _no_rule(env: Environment, function: Any, args: tuple[Value, ...], node: ast
     if instead is None:
         instead = "a function from math or numpy that has one, a Python function that computes it, or a dualbcast.rule"
     if "random" in f"{module} {type(getattr(function, '__self__', None)).__module__}":
-        reason, instead = "gives another number at every call", "an array of random numbers as another argument"
+        reason, instead = (
+            "gives another number at every call",
+            "an array of random numbers as another argument, or dualbcast.random",
+        )
     env.fail(node, f"there is no derivative rule for {spelling}" + (f": it {reason}" if reason else ""), instead)
 
 

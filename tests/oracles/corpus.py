@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast import random
+
 __all__ = ["CORPUS", "Case"]
 
 Point = tuple[Any, ...]
@@ -605,6 +607,16 @@ def unrolled_in_loop(x, n, *ts):
             s += 0.5
         s = s - x
     return -s
+
+
+@case((1.5, 7, 3), (-0.5, -1, 2), (0.25, 2**14 + 5, 0))
+def random_walk(x, key, n):
+    for step in range(n):
+        if random.bernoulli(0.75, key, step):
+            x = x * random.uniform(key, step, 1) + random.normal(key, step, 2)
+        else:
+            x = x - random.exponential(key, -step)
+    return x
 
 
 @case((1.0, 1.5, 0.5, 3), (1.0, 2.5, 0.5, 1), (2.0, 0.0, 100.0, 0), (2.0, 0.5, 3.0, 3), (1.5, 5.0, 1.0, 3))
