@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from dualbcast.arithmetic import isinf, isnan, maximum
+from dualbcast.normal import SQRT2, ndtr, ndtri, quantile
 
 __all__ = [
     "digamma",
@@ -20,6 +21,8 @@ __all__ = [
     "logaddexp",
     "logaddexp2",
     "logit",
+    "ndtr",
+    "ndtri",
     "polygamma",
     "sigmoid",
     "sinc",
@@ -35,7 +38,6 @@ def __dir__() -> list[str]:
 
 
 LN2 = math.log(2.0)
-SQRT2 = math.sqrt(2.0)
 
 
 # --- exponentials --------------------------------------------------------------------------------------------------
@@ -281,9 +283,7 @@ def erfinv(x: float) -> float:
 
     Notes
     -----
-    The normal quantile of M. J. Wichura, "Algorithm AS 241: The percentage points of the normal distribution",
-    *Applied Statistics* 37 (1988) 477-484, routine PPND16, taken at (1 + x) / 2 and divided by the square root of 2.
-    Its third region, for tails below 1e-11, serves float64 only.
+    The normal quantile at (1 + x) / 2, divided by the square root of 2; see `ndtri`.
 
     Examples
     --------
@@ -293,44 +293,7 @@ def erfinv(x: float) -> float:
     0.3
     """
     q = 0.5 * x
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        top = 33430.575583588128105 + r * 2509.0809287301226727
-        top = 45921.953931549871457 + r * (67265.770927008700853 + r * top)
-        top = 1971.5909503065514427 + r * (13731.693765509461125 + r * top)
-        top = 3.3871328727963666080 + r * (133.14166789178437745 + r * top)
-        bottom = 28729.085735721942674 + r * 5226.4952788528545610
-        bottom = 21213.794301586595867 + r * (39307.895800092710610 + r * bottom)
-        bottom = 687.18700749205790830 + r * (5394.1960214247511077 + r * bottom)
-        bottom = 1.0 + r * (42.313330701600911252 + r * bottom)
-        return q * top / bottom / SQRT2
-    tail = 0.5 - abs(q)
-    if tail == 0:
-        return math.copysign(math.inf, x)
-    if not tail > 0:
-        return math.nan
-    r = math.sqrt(-math.log(tail))
-    if r <= 5:
-        r = r - 1.6
-        top = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
-        top = 1.27045825245236838258 + r * (2.41780725177450611770e-1 + r * top)
-        top = 5.76949722146069140550 + r * (3.64784832476320460504 + r * top)
-        top = 1.42343711074968357734 + r * (4.63033784615654529590 + r * top)
-        bottom = 5.47593808499534494600e-4 + r * 1.05075007164441684324e-9
-        bottom = 1.48103976427480074590e-1 + r * (1.51986665636164571966e-2 + r * bottom)
-        bottom = 1.67638483018380384940 + r * (6.89767334985100004550e-1 + r * bottom)
-        bottom = 1.0 + r * (2.05319162663775882187 + r * bottom)
-    else:
-        r = r - 5.0
-        top = 2.71155556874348757815e-5 + r * 2.01033439929228813265e-7
-        top = 2.65321895265761230930e-2 + r * (1.24266094738807843860e-3 + r * top)
-        top = 1.78482653991729133580 + r * (2.96560571828504891230e-1 + r * top)
-        top = 6.65790464350110377720 + r * (5.46378491116411436990 + r * top)
-        bottom = 1.42151175831644588870e-7 + r * 2.04426310338993978564e-15
-        bottom = 7.86869131145613259100e-4 + r * (1.84631831751005468180e-5 + r * bottom)
-        bottom = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * bottom)
-        bottom = 1.0 + r * (5.99832206555887937690e-1 + r * bottom)
-    return math.copysign(top / bottom / SQRT2, x)
+    return quantile(q, 0.5 - abs(q)) / SQRT2
 
 
 # --- the cardinal sine ---------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ LEAVES = {
     "errors",
     "foreign_objects",
     "kernel_spec",
+    "normal",
     "progress",
     "random",
     "special",

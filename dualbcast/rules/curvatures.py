@@ -17,6 +17,7 @@ import numpy as np
 
 from dualbcast import special
 from dualbcast.arithmetic import isinf, maximum, minimum
+from dualbcast.normal import density
 from dualbcast.rules.registration import customise
 
 LN2 = math.log(2.0)
@@ -242,6 +243,12 @@ def bell(x: float) -> float:
     square = head * head + rest
     lost = (head * head - square) + rest
     return math.exp(-square) * (1.0 - lost)
+
+
+@partials(lambda x, y: (0.0 if y == 0 else -(x * y),))
+def normal_density(x: float) -> float:
+    """The slope of ndtr."""
+    return density(x)
 
 
 # --- the gamma function --------------------------------------------------------------------------------------------

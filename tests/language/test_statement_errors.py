@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from cells import Cell, program, rows, verify
 
 pytestmark = pytest.mark.usefixtures("no_kernel")
@@ -168,6 +169,11 @@ EXPRESSIONS = {
     "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "a list or a tuple"),
     "sum of numpy": ("«np.sum((x, y))»", "no derivative rule for numpy.sum", "sum([a, b])"),
     "no rule in scipy": ("«exp1(x)»", "no derivative rule for scipy.special.exp1", "dualbcast.rule"),
+    "distribution": (
+        "«stats.norm.cdf(x, 1.0)»",
+        "no derivative rule for scipy.stats.norm.cdf",
+        "scipy.special.ndtr(z)",
+    ),
     "item of a captured array": ("«numbers[0]» * x", "numbers is one element of its array", "tuple(array.tolist())"),
     "append": ("«[x].append»(y)", "a list of 1 has no append", "[*items, item]"),
     "random": ("«random.random()»", "no derivative rule for random.random", "random numbers as another argument"),
@@ -224,6 +230,7 @@ CAPTURED = {
     "array": np.ma.masked_array(np.ones(2)),
     "numbers": np.ones(2),
     "exp1": scipy.special.exp1,
+    "stats": scipy.stats,
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},

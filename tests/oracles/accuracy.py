@@ -22,6 +22,7 @@ from unittest import mock
 import mpmath
 import numpy as np
 import scipy.special
+from range_oracles import normal_quantile
 
 from dualbcast import arithmetic, differentiable_broadcast, special
 from dualbcast.codegen import mathlib
@@ -216,6 +217,22 @@ CASES: dict[str, Case] = {
         (8.0, 8.0),
         "a quotient of polynomials, a root and a logarithm",
     ),
+    "ndtr": Case(
+        mpmath.ncdf,
+        scipy.special.ndtr,
+        (-40, 40),
+        (0.0, -1.15, -5.6, -13.0, -37.5),
+        (5.0, 5.0),
+        "the errors of erfc and of the corrected argument add up",
+    ),
+    "ndtri": Case(
+        lambda p: normal_quantile(p) if 0 < p < 1 else mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1),
+        scipy.special.ndtri,
+        (0, 1),
+        (0.0, 0.075, 0.5, 0.925, 1.0),
+        (8.0, 8.0),
+        "a quotient of polynomials, a root and a logarithm",
+    ),
     "digamma": Case(
         mpmath.digamma,
         scipy.special.digamma,
@@ -243,7 +260,7 @@ PAIRS: dict[str, Case] = {
 
 _SPELLINGS = {"lgamma": "lgamma", "tgamma": "gamma"}
 # float64 functions of these have no reference but mpmath.
-MPMATH_ONLY = {"erfinv", "digamma"}
+MPMATH_ONLY = {"erfinv", "digamma", "ndtr", "ndtri"}
 
 
 def function_of(name: str) -> Callable[..., Any]:

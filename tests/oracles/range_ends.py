@@ -41,6 +41,7 @@ _AT: dict[str, dict[float | str, tuple[float | None, ...]]] = {
     "acosh": {1.0: (0.0, inf, -inf)},
     "atanh": {1.0: (inf, inf, inf), -1.0: (-inf, inf, -inf)},
     "erfinv": {1.0: (inf, inf, inf), -1.0: (-inf, inf, -inf)},
+    "ndtri": {"+0": (-inf, inf, -inf), "-0": (-inf, inf, -inf), 1.0: (inf, inf, inf)},
     "logit": {"-0": (-inf, ANY, ANY), 1.0: (inf, inf, inf)},
     **{name: {inf: _NONE, -inf: _NONE} for name in ("sin", "cos", "tan")},
     "sinc": {inf: (nan, ANY, ANY), -inf: (nan, ANY, ANY)},

@@ -16,7 +16,7 @@ from typing import Any
 
 import mpmath as mp
 
-__all__ = ["ANY", "FORMS", "NAN", "P27", "PRECISION", "THIRD", "Form"]
+__all__ = ["ANY", "FORMS", "NAN", "P27", "PRECISION", "THIRD", "Form", "normal_quantile"]
 
 pi = math.pi
 ANY = None  # nothing is promised there
@@ -196,6 +196,32 @@ def _erfc(x: Any) -> Any:
     _, slope, curvature = _erf(x)
     far = mp.exp(-x * x) / (x * mp.sqrt(mp.pi)) if x > 100 else mp.mpf(2)
     return far if abs(x) > 100 else mp.erfc(x), -slope, -curvature
+
+
+def _ndtr(x: Any) -> Any:
+    slope = mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+    far = slope / -x if x < -100 else mp.mpf(1)
+    return far if abs(x) > 100 else mp.erfc(-x / mp.sqrt(2)) / 2, slope, -x * slope
+
+
+def _ndtri(p: Any) -> Any:
+    value = normal_quantile(p)
+    slope = mp.sqrt(2 * mp.pi) * mp.exp(value * value / 2)
+    return value, slope, value * slope * slope
+
+
+def normal_quantile(p: Any) -> Any:
+    """The normal quantile, by Newton's method on the logarithm of the smaller tail."""
+    if p > 0.5:
+        return -normal_quantile(1 - p)
+    x = -mp.sqrt(-2 * mp.log(2 * p)) if p < 0.5 else mp.mpf(0)
+    for _ in range(200):
+        below = mp.erfc(-x / mp.sqrt(2)) / 2
+        step = mp.log(below / p) * below * mp.sqrt(2 * mp.pi) * mp.exp(x * x / 2)
+        x -= step
+        if abs(step) <= abs(x) * mp.mpf(10) ** -30:
+            break
+    return x
 
 
 def _erfinv(x: Any) -> Any:
@@ -405,6 +431,8 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any], tuple[float, ...]]] = {
     "erf": ("math.erf(x)", _erf, (0.84, 1.25, 4.0, 9.3, 10.1, 26.5, 27.2)),
     "erfc": ("math.erfc(x)", _erfc, (0.84, 1.25, 4.0, 9.3, 10.1, 26.5, 27.2)),
     "erfinv": ("dualbcast.special.erfinv(x)", _within(_unit, _erfinv), (0.85, 1.0, -1.0)),
+    "ndtr": ("dualbcast.special.ndtr(x)", _ndtr, (1.15, 5.6, 8.3, 13.0, 14.2, 37.5, 38.5)),
+    "ndtri": ("dualbcast.special.ndtri(x)", _within(lambda p: 0 < p < 1, _ndtri), (0.5, 0.075, 0.925, 1.0)),
     "lgamma": ("math.lgamma(x)", _lgamma, (1.0, 2.0, 1.4616321449683622, 10.0, -0.5, -2.457)),
     "tgamma": ("math.gamma(x)", _tgamma, (1.0, 2.0, 1.4616321449683622, 34.0, 171.6, -0.5, -40.0, -170.5)),
     "digamma": ("dualbcast.special.digamma(x)", _digamma, (1.0, 1.4616321449683622, 10.0, -0.5)),

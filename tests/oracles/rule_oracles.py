@@ -72,6 +72,8 @@ VALUES: dict[str, Callable[..., Any]] = {
     "erf": mp.erf,
     "erfc": mp.erfc,
     "erfinv": mp.erfinv,
+    "ndtr": mp.ncdf,
+    "ndtri": lambda p: mp.sqrt(2) * mp.erfinv(2 * p - 1),
     "lgamma": mp.loggamma,
     "tgamma": mp.gamma,
     "digamma": mp.digamma,
@@ -379,6 +381,19 @@ EDGES: dict[str, tuple[Edge, ...]] = {
         ((1.0,), inf, (inf,)),
         ((-1.0,), -inf, (inf,)),
         ((-2.0,), nan, (nan,)),
+    ),
+    "ndtr": (
+        ((inf,), 1.0, (0.0,)),
+        ((-inf,), 0.0, (0.0,)),
+        ((0.0,), 0.5, (1 / math.sqrt(2 * pi),)),
+        ((nan,), nan, (nan,)),
+    ),
+    "ndtri": (
+        ((0.5,), 0.0, (math.sqrt(2 * pi),)),
+        ((0.0,), -inf, (inf,)),
+        ((1.0,), inf, (inf,)),
+        ((-0.5,), nan, (nan,)),
+        ((1.5,), nan, (nan,)),
     ),
     "lgamma": (
         ((1.0,), 0.0, (-0.5772156649015329,)),
