@@ -348,7 +348,6 @@ PLANTED = {
     "floats are not in the key": ("compilation.py", "key.append((kind, repr(tree)))", "key.append(kind)"),
     "results share the program's memory": ("replay.py", """f"{code}.copy('K')\"""", "code"),
     "objects in C are trusted": ("captures.py", "if any(type(attribute).__name__ in _OF_C for", "if any(False for"),
-    "an argument given twice has one slot": ("compilation.py", "if variable._value is array:", "if False:"),
     "accumulators are not cleared": ("../codegen/loops/calls.py", "        sums[i] = 0.0\n", ""),
     "a batch runs too late": (
         "replay.py",

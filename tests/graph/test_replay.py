@@ -51,6 +51,18 @@ def test_value_and_gradient() -> None:
     assert compiled.explain() == "1 form of arguments: replayed, 3 times"
 
 
+@pytest.mark.parametrize("count", [10, 100_000])  # a large array is not copied, so its Variable has it
+def test_one_array_in_two_places(count: int) -> None:
+    draw = np.random.default_rng(0)
+    a, b = draw.random(count), draw.random(count) + 1.0
+    of_arguments = warm(graph.compile(lambda x, y: np.sum(np.tanh(x) * y * y)), a, a)
+    of_captured = warm(graph.compile(lambda x: np.sum(np.tanh(x) * a[:10].sum() * 0.1)), a)
+    for x, y in ((a, b), (b, b), (b, a), (a, a)):
+        assert is_replayed(of_arguments, x, y)
+        np.testing.assert_allclose(of_arguments(x, y), np.sum(np.tanh(x) * y * y), rtol=1e-12)
+        np.testing.assert_allclose(of_captured(x), np.sum(np.tanh(x)) * a[:10].sum() * 0.1, rtol=1e-12)
+
+
 def test_a_captured_array_that_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = warm(graph.compile(graph.value_and_grad(loss)), X, W)
     assert is_replayed(compiled, X, W)
