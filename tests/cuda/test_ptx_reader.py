@@ -1,4 +1,4 @@
-"""The reader of PTX (`ptx.py`): what instructions compute, by the manual, and that what is not allowed is seen."""
+"""The reader of PTX (`bench/ptx`): what instructions compute, by the manual, and that what is not allowed is seen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ptx
 import pytest
+
+from bench.ptx import executor as ptx
 
 pytestmark = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
 
