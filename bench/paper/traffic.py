@@ -45,15 +45,16 @@ def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: in
         widths[-1] -= spare
         elements += int((units * widths).sum()) * (n * n // wanted.size)
     whole = 4 if mode == "derivatives" else 6  # the partials; or the value, the cotangents and the value's cotangent
-    return ITEM * (elements + whole * n * n) + z.nbytes + _read_where(z != 1, unit)
+    return ITEM * (elements + whole * n * n) + z.nbytes + _read_where(np.not_equal(z, 1), unit)
 
 
-def _read_where(wanted: NDArray[np.bool_], unit: int) -> int:
+def _read_where(wanted: NDArray[Any], unit: int) -> int:
     """The bytes of the units of a contiguous array that have a wanted element."""
     run = unit // ITEM
-    flat = wanted.reshape(-1)
-    units = np.pad(flat, (0, -flat.size % run)).reshape(-1, run).any(axis=1)
-    cut = -flat.size % run if units[-1] else 0  # the last unit may have fewer elements
+    spare = -wanted.size % run
+    units = np.pad(wanted.reshape(-1), (0, spare)).reshape(-1, run)
+    units = np.logical_or.reduce(units, axis=1)
+    cut = spare if units[-1] else 0  # the last unit may have fewer elements
     return ITEM * (run * int(units.sum()) - cut)
 
 

@@ -341,7 +341,7 @@ def test_divergence_rows(tmp_path: Path) -> None:
     assert random["overhead"] == pytest.approx(random["seconds"] / uniform["seconds"] - 1)
     speeds = [row["bytes"] / row["seconds"] for row in (uniform, random)]
     assert random["overhead_by_bytes"] == pytest.approx(speeds[0] / speeds[1] - 1)
-    # c and f are read for a quarter of the elements, i and g for three quarters, zb for half; z and four partials whole.
+    # c and f are read for a quarter of the elements, i and g for three quarters, zb for half; z and all partials whole.
     assert uniform["saved"] == pytest.approx(1 - (2 + 1.5 + 4) / (4 + 2 + 4))
     assert random["saved"] < 0.01, "some element of every line needs it"
     assert "by masks" in result.stdout
