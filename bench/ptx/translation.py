@@ -19,7 +19,11 @@ _VARIABLE = re.compile(
 )
 # Where the instructions after it come from: such a line has no semicolon.
 _POSITION = re.compile(r"\.(?:loc\s+(\d+)\s+(\d+)|file)\b[^\n]*(?:\n|$)\s*")
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?")
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+"
+    r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+\d+\s+)?)?"  # what a pointer points to
+    r"([\w$]+)(?:\[(\d+)\])?"
+)
 # What a register has that nothing was written to: NaN.
 _NOTHING = "(u64)0x7fd5a5a57fd5a5a5"
 _COMBINED = {"and": "&", "or": "|", "xor": "^"}

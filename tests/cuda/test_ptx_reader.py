@@ -173,6 +173,16 @@ $L__BB0_2:
     np.testing.assert_array_equal(run(tmp_path, body, np.ones(40, F4), F4), np.arange(40))
 
 
+def test_parameters_that_say_what_they_point_to(tmp_path: Path) -> None:
+    text = TEXT.format(before="", variables="", body="mov.f32 %y, %x;", kind="f32", result="f32", size=4, result_size=4)
+    text = text.replace(".param .u64 k_param_0", ".param .u64 .ptr .global .align 16 k_param_0")
+    text = text.replace(".param .u64 k_param_1", ".param .u64 .ptr .align 1 k_param_1")
+    x, y = np.arange(8, dtype=F4), np.zeros(8, F4)
+    arguments = [np.uint64(each.ctypes.data).tobytes() for each in (x, y)]
+    ptx.Kernel(text, "k", tmp_path)((1, 1, 1), (8, 1, 1), arguments, [ptx.block_of(x), ptx.block_of(y)])
+    np.testing.assert_array_equal(y, x)
+
+
 def test_functions_and_tables(tmp_path: Path) -> None:
     before = """
 .global .align 8 .b8 table[16] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
