@@ -124,6 +124,7 @@ def own(
     wrt: Any = None,
     product: Any = "value",
     cotangents: Sequence[Array] = (),
+    like: Launch | None = None,
 ) -> Launch:
     """The launch for a call of one of our functions.
 
@@ -139,6 +140,8 @@ def own(
         As for `explain`.
     cotangents : sequence of arrays
         Those of the outputs, for a pullback.
+    like : Launch, optional
+        One for another capability: where threads have as many elements its PTX is taken, and not made anew.
     """
     call = function._inspected(tuple(arrays), wrt, product)
     kernel, planned = call.cuda_kernel(cc), call.plan
@@ -150,7 +153,7 @@ def own(
     places = tuple(map(_placed, (*inputs, *planned.targets)))
     return Launch(
         name,
-        _text(kernel),
+        like.ptx if like is not None and like.lanes == kernel.source.layout.lanes else _text(kernel),
         kernel.source.entry,
         grid,
         block,
