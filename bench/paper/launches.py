@@ -98,7 +98,8 @@ def _folder() -> Path:
 def capability_for(device: Device) -> tuple[int, int]:
     """The capability to compile for: that of the device, or the next one that the installed compiler knows.
 
-    CUDA 13 does not compile for 7.0 any more. The next one is 7.5, whose PTX is the same for these kernels.
+    CUDA 13 does not compile for 7.0 any more. The next one is 7.5, whose PTX is the same for these kernels, but not the
+    registers.
     """
     known = known_capabilities()
     later = sorted(cc for cc in known if cc >= device.cc)
