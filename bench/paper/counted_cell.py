@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from dualbcast.cli.report import Column
 __all__ = ["arrays_of", "count_divergence", "count_hmlstm", "fused", "implementations", "reverse"]
 
 Array = NDArray[Any]
-_FUSED, _MASKS = "fused forward mode", "masks, one kernel"
+_FUSED, _MASKS, _TRITON = "fused forward mode", "masks, one kernel", "Triton, where"
 _COUNTS = (
     Column("issued", "warp\ninstructions", "{:,}"),
     Column("lane_share", "active\nlanes", "{:.0%}"),
@@ -94,6 +95,10 @@ def implementations(arrays: Sequence[Array], mode: Mode, cc: tuple[int, int]) ->
             if n % width == 0:
                 name = f"CUDA C++, {width} a thread"
                 yield name, [launches.by_hand_cell(name, given, results, cc, width, entry)]
+        if mode == "derivatives" and importlib.util.find_spec("triton"):
+            from bench.paper.triton_cell import where_launch
+
+            yield _TRITON, [where_launch(_TRITON, given, cc)]
 
 
 def count_hmlstm(

@@ -26,7 +26,17 @@ from dualbcast.runtime.cuda.grid import launch_shape
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.cuda.launch import prepared
 
-__all__ = ["Launch", "by_hand_cell", "by_hand_product", "capability_for", "count_together", "known_capabilities", "own"]
+__all__ = [
+    "Launch",
+    "address_of",
+    "by_hand_cell",
+    "by_hand_product",
+    "capability_for",
+    "count_together",
+    "known_capabilities",
+    "own",
+    "placed",
+]
 
 Array = NDArray[Any]
 
@@ -41,14 +51,12 @@ class Launch:
     ptx, entry : str
         Its text, and its name there.
     grid, block : tuple of int
-    numbers : tuple of bytes
-        The arguments before the arrays.
-    pointers : tuple of bytes
-        The arguments that have addresses of arrays.
+    numbers, pointers : tuple of bytes
+        The arguments: those before the arrays, and those that have the addresses of arrays.
     arrays : tuple of arrays
         All that the kernel may touch; those that it writes are at the end.
     registers, lanes : int
-        Registers and elements of a thread.
+        Registers and elements of a thread; 0 where the registers are not known.
     """
 
     name: str
@@ -151,7 +159,7 @@ def own(
     grid, block, numbers = prepared(kernel, planned.geometry.sizes, planned.geometry.strides)
     # In the place of the cotangents the call has empty arrays.
     inputs = (*planned.operands.arrays[: len(planned.operands.arrays) - len(cotangents)], *cotangents)
-    places = tuple(map(_placed, (*inputs, *planned.targets)))
+    places = tuple(map(placed, (*inputs, *planned.targets)))
     return Launch(
         name,
         like.ptx if like is not None and like.lanes == kernel.source.layout.lanes else _text(kernel),
@@ -159,7 +167,7 @@ def own(
         grid,
         block,
         tuple(number.tobytes() for number in numbers),
-        tuple(map(_address, places)),
+        tuple(map(address_of, places)),
         places,
         kernel.registers,
         kernel.source.layout.lanes,
@@ -177,32 +185,33 @@ def by_hand_cell(
 ) -> Launch:
     """The launch of a kernel by hand of the cell update; the arguments are as for `by_hand.launch_cell`."""
     rows, columns = arrays[0].shape
-    places = (*map(_placed, arrays), *(_placed(np.empty_like(arrays[0])) for _ in range(results)))
+    places = (*map(placed, arrays), *(placed(np.empty_like(arrays[0])) for _ in range(results)))
     grid, block = launch_shape((rows, -(-columns // width)))
     numbers = (np.uint32(rows), np.uint32(columns), np.int32(columns), np.int32(1))
     kernel = by_hand.compile_by_hand(entry, cc, width)
     text = by_hand.ptx_by_hand(entry, cc, width)
     bits = tuple(number.tobytes() for number in numbers)
-    return Launch(name, text, entry, grid, block, bits, tuple(map(_address, places)), places, kernel.registers, width)
+    return Launch(name, text, entry, grid, block, bits, tuple(map(address_of, places)), places, kernel.registers, width)
 
 
 def by_hand_product(name: str, arrays: Sequence[Array], cc: tuple[int, int], width: int, entry: str) -> Launch:
     """The launch of a kernel by hand of the product; the arguments are as for `by_hand.launch_product`."""
     arity, size = len(arrays), arrays[0].size
-    inputs = tuple(map(_placed, arrays))
-    outputs = tuple(_placed(np.empty_like(arrays[0])) for _ in range(arity + 1))
+    inputs = tuple(map(placed, arrays))
+    outputs = tuple(placed(np.empty_like(arrays[0])) for _ in range(arity + 1))
     grid, block = launch_shape((-(-size // width),))
     kernel = by_hand.compile_by_hand(entry, cc, width, arity)
     text = by_hand.ptx_by_hand(entry, cc, width, arity)
-    packed = tuple(b"".join(map(_address, group)) for group in (inputs, outputs))
+    packed = tuple(b"".join(map(address_of, group)) for group in (inputs, outputs))
     places = (*inputs, *outputs)
     return Launch(name, text, entry, grid, block, (np.uint32(size).tobytes(),), packed, places, kernel.registers, width)
 
 
-def _placed(array: Array) -> Array:
+def placed(array: Array) -> Array:
     """The array, or a copy of it that begins where an allocation of a GPU does."""
     return array if array.ctypes.data % 256 == 0 else Memory.aligned(array)
 
 
-def _address(array: Array) -> bytes:
+def address_of(array: Array) -> bytes:
+    """The address of an array, as an argument."""
     return np.uint64(array.ctypes.data).tobytes()

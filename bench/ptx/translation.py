@@ -430,6 +430,10 @@ class Function:
     def _trap_(self, *_: object) -> str:
         return "failed(TRAP, thread, 0);"
 
+    def _createpolicy_(self, _base: str, _flags: list[str], types: list[str], operands: list[str]) -> str:
+        """How caches are to treat an access, which is a hint."""
+        return self._write(operands[0], types[0], "0")
+
     def _call_(self, _base: str, _flags: list[str], _types: list[str], operands: list[str]) -> str:
         result = [operands.pop(0)] if operands[0].startswith("(") else []
         function, arguments = operands[0], operands[1] if len(operands) > 1 else "()"

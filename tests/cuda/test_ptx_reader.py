@@ -183,6 +183,16 @@ def test_parameters_that_say_what_they_point_to(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, x)
 
 
+def test_hints_for_caches_change_nothing(tmp_path: Path) -> None:
+    body = """
+    createpolicy.fractional.L2::evict_last.b64 %rd7, 1.0;
+    mov.u32 %r2, 0x0;
+    ld.global.L1::evict_last.L2::cache_hint.b32 { %r2 }, [ %rd5 + 0 ], %rd7;
+    mov.b32 %y, %r2;"""
+    x = np.arange(8, dtype=F4)
+    np.testing.assert_array_equal(run(tmp_path, body, x, F4), x)
+
+
 def test_functions_and_tables(tmp_path: Path) -> None:
     before = """
 .global .align 8 .b8 table[16] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
