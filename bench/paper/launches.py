@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,8 +95,7 @@ def _kernel(ptx: str, entry: str) -> CountedKernel:
 @functools.cache
 def _folder() -> Path:
     """Where the translations are kept: they are as good for the next run."""
-    folder = os.environ.get("DUALBCAST_CACHE_DIR")
-    path = Path(folder) if folder else Path(tempfile.gettempdir(), "dualbcast-ptx")
+    path = disk_cache.directory() / "ptx"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
