@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gpu_summary import summary
 
+from bench.ptx import executor
 from dualbcast.cli import measure
 from dualbcast.cli.options import capability
 
@@ -58,8 +60,8 @@ class Part:
 
 
 def parts(folder: Path, kernels: Path) -> list[list[Part]]:
-    """The parts in groups: each timed part alone on the GPU; the tests, which leave their kernels in a folder; and the
-    sanitizers together, which find the kernels there."""
+    """The parts in groups: each timed part alone on the GPU; the tests, which leave their kernels in a folder, beside
+    what is counted on the processor; and the sanitizers together, which find the kernels there."""
 
     def experiment(name: str, seconds: float, *options: str) -> Part:
         files = ["--json", str(folder / f"{name}.json"), "--plot", str(folder / f"{name}.png")]
@@ -72,6 +74,18 @@ def parts(folder: Path, kernels: Path) -> list[list[Part]]:
         experiment("sweep", 110),
         Part("sums", sums, 30),
     ]
+    counted = [
+        Part(
+            f"{name}_counted",
+            [
+                *(sys.executable, "-m", "bench.paper", name, "--counted", *options),
+                *("--json", str(folder / f"{name}_counted.json")),
+            ],
+            240,
+            "" if executor.COMPILER else "left out: gcc is not installed",
+        )
+        for name, options in _counted_options()
+    ]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--kernels", str(kernels)]
     if importlib.util.find_spec("xdist"):
         tests += ["-n", str(min(4, os.cpu_count() or 1))]
@@ -82,7 +96,16 @@ def parts(folder: Path, kernels: Path) -> list[list[Part]]:
         command = [sanitizer, *options, *tests, "tests"] if sanitizer else []
         why = "" if sanitizer else "left out: compute-sanitizer is not installed"
         checked.append(Part(tool, command, 240, why))
-    return [*([part] for part in timed), [Part("tests", [*tests, "tests"], 240)], checked]
+    return [*([part] for part in timed), [Part("tests", [*tests, "tests"], 240), *counted], checked]
+
+
+def _counted_options() -> Iterator[tuple[str, list[str]]]:
+    """What is counted, which takes no time of the GPU, for the measured kernels of the device."""
+    found = measure.gpus()
+    target = ["--counted-cc", found[0].cc] if found else []
+    yield "hmlstm", target
+    yield "divergence", ["--n", "2048", *target]
+    yield "sweep", ["--arity", "1,2,4,8,16,18,32"]
 
 
 def run(groups: list[list[Part]], folder: Path, budget: float) -> list[Part]:
@@ -91,7 +114,7 @@ def run(groups: list[list[Part]], folder: Path, budget: float) -> list[Part]:
     for group in groups:
         started = time.monotonic()
         for part in group:
-            if part.command:
+            if part.command and not part.status:
                 _start(part, folder)
         for part in group:
             if part.process is not None:

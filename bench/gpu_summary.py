@@ -75,10 +75,60 @@ def summary(device: str, found: dict[str, Any], parts: Sequence[Any], seconds: f
         lines.append("")
     if cell := found.get("hmlstm"):
         lines += _cell_table(cell["rows"])
+    lines += _counted_table(device, found)
     for name in ("hmlstm", "divergence", "sweep"):
         if name in found:
             lines += [f"![{name}]({name}.png)", ""]
     return "\n".join(lines)
+
+
+# The fields that name a row of an experiment, measured and counted.
+_KEYS = {"hmlstm": ("n", "mode", "implementation"), "divergence": ("control", "pattern"), "sweep": ("arity",)}
+
+
+def _counted_table(device: str, found: dict[str, Any]) -> Iterator[str]:
+    """Counted bounds beside measured times, for the rows that have both: the first look at what is off.
+
+    The bytes at the speed of the large copy of the run; and, on a GPU with published rates, the larger of the times to
+    move the bytes and to issue the instructions.
+    """
+    lines = []
+    for name, keys in _KEYS.items():
+        measured, counted = found.get(name), found.get(f"{name}_counted")
+        if not (measured and counted):
+            continue
+        times = {tuple(row[key] for key in keys): row["seconds"] for row in measured["rows"]}
+        for row in counted["rows"]:
+            seconds = times.get(tuple(row[key] for key in keys))
+            if seconds is not None:
+                text = ", ".join(f"{key} {row[key]}" if key in ("n", "arity") else row[key] for key in keys)
+                bound = _dram_bytes(row, measured) / measured["copy_bytes_per_second"]
+                least = _published(device, row)
+                rates = "-" if least is None else f"{least * 1e6:.1f}"
+                share = max(bound, least or 0) / seconds
+                cells = f"{seconds * 1e6:.1f} | {bound * 1e6:.1f} | {rates} | {share:.0%}"
+                lines.append(f"| {name}: {text} | {cells} |")
+    if lines:
+        yield "| counted beside measured | measured, µs | bytes at a copy's speed, µs | published rates, µs | share |"
+        yield "| --- | ---: | ---: | ---: | ---: |"
+        yield from lines
+        yield ""
+
+
+def _dram_bytes(row: dict[str, Any], measured: dict[str, Any]) -> float:
+    """The bytes that a counted row has to move at least."""
+    if "dram_bytes" in row:
+        return float(row["dram_bytes"])
+    return float(row["H100_dram_per_element"] * measured["parameters"]["n"] ** 2)
+
+
+def _published(device: str, row: dict[str, Any]) -> float | None:
+    """The least seconds of a row by the published rates of the device, if they are known."""
+    for name in ("V100", "A100", "H100", "B200"):
+        if name in device:
+            least = row.get(f"{name}_seconds", row.get(f"{name}_least_seconds"))
+            return None if least is None else float(least)
+    return None
 
 
 def _cell_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from dualbcast import disk_cache
+from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.build import optional
+from dualbcast.errors import BackendError
 from dualbcast.runtime.cuda.grid import launch_shape
 
-__all__ = ["HandKernel", "compile_by_hand", "launch_cell", "launch_product"]
+__all__ = ["HandKernel", "compile_by_hand", "launch_cell", "launch_product", "ptx_by_hand"]
 
 _CELL = Path(__file__).with_name("experiment_kernels.cu")
 _PRODUCT = Path(__file__).parents[1] / "reference_kernels.cu"
@@ -86,6 +88,33 @@ def compile_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) 
     resources, _, image = disk_cache.fetch(key, make).partition(b"\n")
     registers, spills = json.loads(resources)[name]
     return HandKernel(name, width, arity, image, registers, spills)
+
+
+@lru_cache(maxsize=256)
+def ptx_by_hand(name: str, cc: tuple[int, int], width: int, arity: int = 1) -> str:
+    """The PTX of a kernel; the arguments are those of `compile_by_hand`.
+
+    By NVRTC itself: cuda.core asks the driver whether it can load the PTX, and there may be none.
+    """
+    file = _PRODUCT if name.startswith("product") else _CELL
+    nvrtc = optional("cuda.bindings.nvrtc", "cuda-core", "Compiling kernels written by hand")
+    texts = [path.read_text(encoding="utf-8") for path in (_PRODUCT, _CELL)]
+    options = [f"-arch=sm_{cc[0]}{cc[1]}", f"-DWIDTH={width}", f"-DARITY={arity}", f"-I{_PRODUCT.parent}"]
+
+    def checked(status: Any, *results: Any) -> Any:
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise BackendError(f"NVRTC does not compile {name}: {status}")
+        return results[0] if results else None
+
+    def make() -> bytes:
+        program = checked(*nvrtc.nvrtcCreateProgram(texts[file == _CELL].encode(), file.name.encode(), 0, [], []))
+        checked(*nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options]))
+        text = bytearray(checked(*nvrtc.nvrtcGetPTXSize(program)))
+        checked(*nvrtc.nvrtcGetPTX(program, text))
+        return bytes(text)
+
+    key = disk_cache.key("PTX by hand", file.name, *texts, *options[:-1], cuda_build.toolchain())
+    return disk_cache.fetch(key, make).decode().rstrip("\0")
 
 
 def _resources(log: str) -> dict[str, tuple[int, int]]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from bench.paper import models
 from bench.paper.checking import CellReference
+from bench.paper.counted import Counting, counting_options, is_default
+from bench.paper.counted_cell import count_divergence
 from bench.paper.implementation import WRT
 from bench.paper.plots import plot_divergence
 from bench.paper.timing import Rotation
@@ -26,6 +28,7 @@ __all__ = ["CONTROLS", "RUN", "divergence", "own_kernels"]
 CONTROLS = ("rows", "columns", "elements")
 # Neighbours that share a case where control is uniform: the threads of a warp, with up to four elements each.
 RUN = 128
+_RUNS = (("uniform", RUN), ("random", 1))
 _TOLERANCE = {"branches": 4.0, "masks": 16.0}
 _COLUMNS = (
     Column("control", "control by", left=True),
@@ -67,7 +70,7 @@ class _Divergence(Experiment):
     def measure(self, control: str) -> list[Row]:
         """Check and time uniform and random control of one layout."""
         rows: list[Row] = []
-        for pattern, run in (("uniform", RUN), ("random", 1)):
+        for pattern, run in _RUNS:
             if control == "rows" and pattern == "uniform":
                 continue  # the elements of a row share their control as it is
             generator = np.random.default_rng(self.seed)
@@ -136,14 +139,19 @@ def own_kernels(n: int, cc: tuple[int, int]) -> Iterator[tuple[str, Any]]:
 
 @click.command(short_help="Time the cell update where neighbours take different branches.")
 @click.option("--n", type=click.IntRange(1), default=2048, show_default=True, help="The arrays are n by n.")
+@counting_options
 @measuring_options
-def divergence(n: int, backend: Backend, **measuring: Any) -> None:
+def divergence(n: int, backend: Backend, counting: Counting | None, **measuring: Any) -> None:
     """Time the partials of the HM-LSTM cell update when neighbours take different branches, and when they do not.
 
-    Fair coins for z and zb choose the three cases of the update. Random control has a coin for each row, column or
-    element. Uniform control has one for each run of 128 neighbours in a row. By rows, neighbours always share their
-    case. The same partials are also computed by masks: products with 0 and 1 replace `if`, so everything is read and
-    computed. Results are checked before they are timed; exit status 1 means that one was wrong.
+    The three cases of the update have the shares that fair coins for z and zb give them, in random order. Random
+    control has a case for each row, column or element. Uniform control has one for each run of 128 neighbours in a row.
+    By rows, neighbours always share their case. The same partials are also computed by masks: products with 0 and 1
+    replace `if`, so everything is read and computed. Results are checked before they are timed; exit status 1 means
+    that one was wrong.
+
+    With --counted nothing is timed: the GPU kernels are executed on the processor, and what a GPU would have to do is
+    counted, for n = 512 and 2048 unless --n is given.
 
     \b
     Columns:
@@ -157,6 +165,11 @@ def divergence(n: int, backend: Backend, **measuring: Any) -> None:
       by masks      the time of the version that reads everything
       ratio         the time by masks over the time with branches
     """
+    if counting is not None:
+        sizes = (512, 2048) if is_default("n") else (n,)
+        files = measuring["json_path"], measuring["csv_path"]
+        count_divergence(sizes, _RUNS, CONTROLS, measuring["seed"], counting, *files)
+        return
     setup = _Divergence(**measuring, device=choose_device(backend), n=n)
     with setup.running(len(CONTROLS)):
         for control in CONTROLS:

@@ -15,6 +15,8 @@ from rich.console import Group, RenderableType
 
 from bench.paper import memory, models, peers
 from bench.paper.checking import CellReference
+from bench.paper.counted import Counting, counting_options, is_default
+from bench.paper.counted_cell import count_hmlstm
 from bench.paper.implementation import MODES, WRT, Implementation
 from bench.paper.implementations import implementations
 from bench.paper.plots import plot_hmlstm
@@ -210,6 +212,7 @@ class _Cell(Experiment):
     help="The control values: fair coins, or the same case everywhere.",
 )
 @click.option("--peers", "with_peers", is_flag=True, help="Also time PyTorch, JAX and TensorFlow, if installed.")
+@counting_options
 @measuring_options
 def hmlstm(
     sizes: tuple[int, ...],
@@ -217,6 +220,7 @@ def hmlstm(
     pattern: str,
     with_peers: bool,
     backend: Backend,
+    counting: Counting | None,
     **measuring: Any,
 ) -> None:
     """Check and time the derivatives of the HM-LSTM cell update in several implementations.
@@ -237,6 +241,9 @@ def hmlstm(
     processor the arrays need about 125 n² bytes (145 n² with control by elements) and 1 GB more: 9 GB for n = 8192.
     Sizes that do not fit are left out.
 
+    With --counted nothing is timed: the GPU kernels are executed on the processor, and what a GPU would have to do is
+    counted, for n = 512, 1024 and 2048 unless --n is given.
+
     \b
     Columns:
       error      the largest; 4 is allowed for the fused kernel
@@ -249,6 +256,12 @@ def hmlstm(
                  run with as many threads
       speedup    time of the reverse mode divided by this time
     """
+    if counting is not None:
+        sizes = (512, 1024, 2048) if is_default("sizes") else sizes
+        count_hmlstm(
+            sizes, control, pattern, measuring["seed"], counting, measuring["json_path"], measuring["csv_path"]
+        )
+        return
     cell = _Cell(**measuring, device=choose_device(backend), control=control, pattern=pattern, peers=with_peers)
     cell.sizes = cell.fitting(sizes)
     with cell.running(len(cell.sizes)):

@@ -108,6 +108,11 @@ class ReverseCell:
         """How many kernels are launched."""
         return len(self._steps)
 
+    def steps(self) -> Iterator[tuple[Any, list[str], str]]:
+        """The kernels in order, each with the names of what it reads and of what it computes."""
+        for function, names, result in self._steps:
+            yield self._kernels[function], names.split(), result
+
     def moved(self, gate: int, control: int) -> int:
         """The bytes that all kernels together read and write, for the bytes of a gate and of a control."""
         reads = [name for _, names, _ in self._steps for name in names.split()]

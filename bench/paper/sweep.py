@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ import click
 import numpy as np
 
 from bench.paper import by_hand
+from bench.paper.counted import Counting, counting_options, is_default
+from bench.paper.counted_sweep import count_sweep
 from bench.paper.profiling import profile
 from bench.paper.timing import Rotation
 from dualbcast.api.function import differentiable_broadcast
@@ -20,6 +21,7 @@ from dualbcast.cli import checking
 from dualbcast.cli import sweep as package_sweep
 from dualbcast.cli.checking import check_product
 from dualbcast.cli.measure import copies
+from dualbcast.cli.options import numbers
 from dualbcast.cli.report import Column, Row
 from dualbcast.cli.sweep import Sweep, run_sweep
 from dualbcast.runtime.cuda import launch as cuda_launch
@@ -27,11 +29,16 @@ from dualbcast.runtime.cuda import launch as cuda_launch
 __all__ = ["hand_kernels", "own_kernels", "sweep"]
 
 _MAX_LANES = 32  # arity times elements a thread, by hand: all sums and products stay in registers
+_COUNTED_ARITIES = "1:16,18,24,32"
 _SAME_UP_TO = 2  # the arity up to which the two ways by hand to compute partials are the same
 
 _ON_A_GPU = (
     "On a GPU the table also has the fastest kernel by hand in CUDA C++, with the ratio of its time to ours. If ncu of "
     "Nsight Compute is on the path, it has the achieved occupancy and the utilisation of compute and DRAM as well."
+)
+_COUNTED = (
+    "With --counted nothing is timed: the GPU kernels are executed on the processor, and what a V100 and an H100 would "
+    f"have to do is counted, for the arities {_COUNTED_ARITIES} unless others are given."
 )
 _COLUMNS = (
     Column("by_hand_seconds", "C++ by\nhand, ms", "{:.3f}", 1e3),
@@ -75,12 +82,24 @@ class _ComparedSweep(Sweep):
                     self.note(reason)
 
 
+@counting_options
+def _run(arities: tuple[int, ...], counting: Counting | None, **given: Any) -> None:
+    if counting is None:
+        run_sweep(_ComparedSweep, arities=arities, **given)
+        return
+    if given["user_function"] is not None or given["dtype"] != "float32":
+        raise click.UsageError("--counted is for the product, in float32.")
+    arities = numbers(_COUNTED_ARITIES) if is_default("arities") else arities
+    files = given["json_path"], given["csv_path"]
+    count_sweep(arities, given["n"], given["seed"], counting.measured, *files)
+
+
 sweep = click.Command(
     "sweep",
-    params=package_sweep.sweep.params,
-    callback=functools.partial(run_sweep, _ComparedSweep),
+    params=[*package_sweep.sweep.params, *reversed(getattr(_run, "__click_params__", []))],
+    callback=_run,
     short_help=package_sweep.sweep.short_help,
-    help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}",
+    help=f"{inspect.cleandoc(package_sweep.sweep.help or '')}\n\n{_ON_A_GPU}\n\n{_COUNTED}",
 )
 
 

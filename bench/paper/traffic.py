@@ -22,7 +22,8 @@ _READS: dict[Mode, dict[str, tuple[int, int, int]]] = {
 def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: int) -> int:
     """The bytes that one pass with loads in branches reads and writes.
 
-    Memory comes in units of `unit` bytes. A unit is read if any of its elements is needed.
+    Memory comes in units of `unit` bytes. A unit is read if any of its elements is needed: all of z, and zb where z is
+    not 1.
 
     Parameters
     ----------
@@ -44,7 +45,17 @@ def bytes_needed(z: NDArray[Any], zb: NDArray[Any], n: int, mode: Mode, unit: in
         widths[-1] -= spare
         elements += int((units * widths).sum()) * (n * n // wanted.size)
     whole = 4 if mode == "derivatives" else 6  # the partials; or the value, the cotangents and the value's cotangent
-    return ITEM * (elements + whole * n * n) + z.nbytes + zb.nbytes
+    return ITEM * (elements + whole * n * n) + z.nbytes + _read_where(np.not_equal(z, 1), unit)
+
+
+def _read_where(wanted: NDArray[Any], unit: int) -> int:
+    """The bytes of the units of a contiguous array that have a wanted element."""
+    run = unit // ITEM
+    spare = -wanted.size % run
+    units = np.pad(wanted.reshape(-1), (0, spare)).reshape(-1, run)
+    units = np.logical_or.reduce(units, axis=1)
+    cut = spare if units[-1] else 0  # the last unit may have fewer elements
+    return ITEM * (run * int(units.sum()) - cut)
 
 
 def gate_values(generator: np.random.Generator, n: int, count: int) -> list[NDArray[np.float32]]:
@@ -64,15 +75,21 @@ def control_values(
     control : {"rows", "columns", "elements"}
         Which elements share a value.
     pattern : {"random", "flush", "copy", "update"}
-        Fair coins, or the same case everywhere.
+        The same case everywhere; or random: in random order as two fair coins have it on average. A half is FLUSH, a
+        quarter COPY and a quarter UPDATE, exactly where the number of values is a multiple of four, so that a figure
+        does not depend on the luck of a few coins.
     run : int
-        How many neighbours in the last dimension share a coin.
+        How many neighbours in the last dimension share their values.
     """
     shape = {"rows": (n, 1), "columns": (1, n), "elements": (n, n)}[control]
     if pattern in CASES:
         z, zb = (np.full(shape, value, np.float32) for value in CASES[pattern])
         return z, zb
     coins = (shape[0], -(-shape[1] // run))
-    values = (generator.integers(0, 2, coins, np.int8).astype(np.float32) for _ in range(2))
+    count = coins[0] * coins[1]
+    # The four outcomes of two coins, equally often; which of them come once more is random, too.
+    outcomes = (np.arange(count) + generator.integers(4)) % 4
+    generator.shuffle(outcomes)
+    values = (part.reshape(coins).astype(np.float32) for part in (outcomes % 2, outcomes // 2))
     z, zb = (np.ascontiguousarray(np.repeat(value, run, axis=1)[:, : shape[1]]) for value in values)
     return z, zb

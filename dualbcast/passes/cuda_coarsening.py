@@ -110,10 +110,11 @@ def _lifted(expr: Expr, change: Callable[[Load], Expr]) -> Expr:
 
 # The widest access to memory, in bytes, which limits the elements of a thread.
 WIDEST_ACCESS = 16
-# The most registers for all arguments, with which a multiprocessor keeps at least half of its warps. More elements a
-# thread need more registers, and fewer instructions for each element. Only a measurement on a GPU tells which number
-# is best (bench/README.md).
-MOST_REGISTERS = 64
+# The most registers for all arguments. More elements a thread need more registers, and fewer instructions for each
+# element. The assembler holds 58 numbers in 40 registers, with which a multiprocessor of 7.0 keeps three quarters of
+# its warps, and 60 in 60 to 64, with which it keeps half of them; for a product of 7 that takes 8 % more instructions
+# (`python -m bench.paper sweep --counted`). Only a measurement on a GPU tells which number is best (bench/README.md).
+MOST_REGISTERS = 58
 
 _SUFFIXES = "abcd"
 _BYTES = {"float32": 4, "float64": 8}

@@ -141,11 +141,14 @@ def test_bytes_that_are_needed_by_counting(mode: Any) -> None:
             for column in range(n):
                 case = "flush" if wide_z[row, column] == 1 else "copy" if wide_zb[row, column] == 0 else "update"
                 touched |= {(name, row, column // per_unit) for name in reads[case]}
-        expected = 4 * (per_unit * len(touched) + outputs * n * n + z.size + zb.size)
+                if case != "flush":  # zb is read in a branch; its rows have whole units
+                    touched.add(("zb", row if control == "elements" else 0, column // per_unit))
+        expected = 4 * (per_unit * len(touched) + outputs * n * n + z.size)
         assert traffic.bytes_needed(z, zb, n, mode, 4 * per_unit) == expected
     z, zb = traffic.control_values(np.random.default_rng(3), n, "rows", "random")
     cases = ["flush" if a == 1 else "copy" if b == 0 else "update" for a, b in zip(z[:, 0], zb[:, 0], strict=True)]
-    expected = 4 * (n * sum(len(reads[case]) for case in cases) + outputs * n * n + 2 * n)
+    wanted = {row // per_unit for row, case in enumerate(cases) if case != "flush"}
+    expected = 4 * (n * sum(len(reads[case]) for case in cases) + outputs * n * n + n + per_unit * len(wanted))
     assert traffic.bytes_needed(z, zb, n, mode, 32) == expected
 
 
@@ -163,6 +166,25 @@ def test_runs_of_control_are_uniform_within_and_random_between() -> None:
             assert (part == part[:, :1]).all()
         assert 0.45 < values.mean() < 0.55
         assert (values[:, 0] != values[:, 128]).any()
+
+
+@pytest.mark.parametrize(("n", "run"), [(512, 128), (2048, 128), (64, 1)])
+def test_random_control_has_exact_shares_of_the_cases(n: int, run: int) -> None:
+    orders = set()
+    for seed in range(8):
+        z, zb = traffic.control_values(np.random.default_rng(seed), n, "columns", "random", run)
+        cases = [(z == 1).sum(), ((z == 0) & (zb == 0)).sum(), ((z == 0) & (zb == 1)).sum()]
+        assert cases == [n // 2, n // 4, n // 4]
+        orders.add((z + 2 * zb).tobytes())
+    assert len(orders) > 4
+
+
+def test_control_with_fewer_values_than_cases_is_random() -> None:
+    drawn = {
+        tuple(part.item() for part in traffic.control_values(np.random.default_rng(seed), 1, "rows", "random"))
+        for seed in range(40)
+    }
+    assert len(drawn) == 4
 
 
 # --- checks --------------------------------------------------------------------------------------------------------
@@ -250,7 +272,7 @@ def test_hmlstm_controls(control: str, pattern: str, reads: int, pulled: int, tm
     options = ("--control", control, "--pattern", pattern, "--backend", "cpu", "--json", target)
     run("hmlstm", "--n", "24", *options, *QUICK)
     derivatives, training = (r for r in json.loads(target.read_text())["rows"] if r["implementation"][:5] == "fused")
-    controls = 2 * (24 * 24 if control == "elements" else 24)
+    controls = (1 + (pattern != "flush")) * (24 * 24 if control == "elements" else 24)  # zb is read where z is 0
     assert derivatives["bytes"] == 4 * (24 * 24 * (reads + 4) + controls)
     assert training["bytes"] == 4 * (24 * 24 * (pulled + 6) + controls)
     assert derivatives["error_ulp"] <= 4
@@ -319,8 +341,8 @@ def test_divergence_rows(tmp_path: Path) -> None:
     assert random["overhead"] == pytest.approx(random["seconds"] / uniform["seconds"] - 1)
     speeds = [row["bytes"] / row["seconds"] for row in (uniform, random)]
     assert random["overhead_by_bytes"] == pytest.approx(speeds[0] / speeds[1] - 1)
-    # c and f are read for a quarter of the elements, i and g for three quarters; two controls and four partials whole.
-    assert uniform["saved"] == pytest.approx(1 - (2 + 2 + 4) / (4 + 2 + 4), abs=0.03)
+    # c and f are read for a quarter of the elements, i and g for three quarters, zb for half; z and all partials whole.
+    assert uniform["saved"] == pytest.approx(1 - (2 + 1.5 + 4) / (4 + 2 + 4))
     assert random["saved"] < 0.01, "some element of every line needs it"
     assert "by masks" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100

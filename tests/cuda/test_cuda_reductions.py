@@ -11,13 +11,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import ptx
 import pytest
 from memory_model import Memory
 from plans import finished
 from suites import sampled
 from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
+from bench.ptx import executor as ptx
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
 from dualbcast.kernel_spec import KernelSource

@@ -1,4 +1,4 @@
-"""The reader of PTX (`ptx.py`): what instructions compute, by the manual, and that what is not allowed is seen."""
+"""The reader of PTX (`bench/ptx`): what instructions compute, by the manual, and that what is not allowed is seen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ptx
 import pytest
+
+from bench.ptx import executor as ptx
 
 pytestmark = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
 
@@ -170,6 +171,26 @@ $L__BB0_1:
 $L__BB0_2:
     @!%p1 mov.f32 %y, 0f00000000;"""
     np.testing.assert_array_equal(run(tmp_path, body, np.ones(40, F4), F4), np.arange(40))
+
+
+def test_parameters_that_say_what_they_point_to(tmp_path: Path) -> None:
+    text = TEXT.format(before="", variables="", body="mov.f32 %y, %x;", kind="f32", result="f32", size=4, result_size=4)
+    text = text.replace(".param .u64 k_param_0", ".param .u64 .ptr .global .align 16 k_param_0")
+    text = text.replace(".param .u64 k_param_1", ".param .u64 .ptr .align 1 k_param_1")
+    x, y = np.arange(8, dtype=F4), np.zeros(8, F4)
+    arguments = [np.uint64(each.ctypes.data).tobytes() for each in (x, y)]
+    ptx.Kernel(text, "k", tmp_path)((1, 1, 1), (8, 1, 1), arguments, [ptx.block_of(x), ptx.block_of(y)])
+    np.testing.assert_array_equal(y, x)
+
+
+def test_hints_for_caches_change_nothing(tmp_path: Path) -> None:
+    body = """
+    createpolicy.fractional.L2::evict_last.b64 %rd7, 1.0;
+    mov.u32 %r2, 0x0;
+    ld.global.L1::evict_last.L2::cache_hint.b32 { %r2 }, [ %rd5 + 0 ], %rd7;
+    mov.b32 %y, %r2;"""
+    x = np.arange(8, dtype=F4)
+    np.testing.assert_array_equal(run(tmp_path, body, x, F4), x)
 
 
 def test_functions_and_tables(tmp_path: Path) -> None:

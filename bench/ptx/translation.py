@@ -1,25 +1,14 @@
-"""Runs a CUDA kernel where there is no GPU: its PTX, as the compilers made and optimised it, translated to C.
+"""Translates a kernel from PTX to C, instruction by instruction; `executor.c` has what an instruction means.
 
-What an instruction means is in `ptx.c`, after the manual (PTX ISA 9.0, docs.nvidia.com/cuda/parallel-thread-execution).
-One that is not known there is an error. So are accesses outside the arrays that a kernel was given and misaligned ones.
+An instruction that is not known is an error.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-import numpy as np
-
-COMPILER = shutil.which("gcc")
-_HEAD = Path(__file__).with_suffix(".c")
-_FLAGS = ("-std=gnu11", "-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-U_FORTIFY_SOURCE", "-w")
+__all__ = ["Function", "PtxError", "bits_of", "operands_of", "translate"]
 
 _TYPES = re.compile(r"(?:[sub](?:8|16|32|64|128)|f16|bf16|f32|f64|pred)$")
 _FUNCTION = re.compile(
@@ -28,7 +17,13 @@ _FUNCTION = re.compile(
 _VARIABLE = re.compile(
     r"\.(global|const|shared|local)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?(?:\s*=\s*\{([^}]*)\})?\s*;"
 )
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?")
+# Where the instructions after it come from: such a line has no semicolon.
+_POSITION = re.compile(r"\.(?:loc\s+(\d+)\s+(\d+)|file)\b[^\n]*(?:\n|$)\s*")
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+"
+    r"(?:\.ptr\s+(?:\.(?:global|const|shared|local)\s+)?(?:\.align\s+\d+\s+)?)?"  # what a pointer points to
+    r"([\w$]+)(?:\[(\d+)\])?"
+)
 # What a register has that nothing was written to: NaN.
 _NOTHING = "(u64)0x7fd5a5a57fd5a5a5"
 _COMBINED = {"and": "&", "or": "|", "xor": "^"}
@@ -41,17 +36,56 @@ _SPECIAL = {
 _SPECIAL["%laneid"] = "lane_of(thread)"
 
 
+_INTEGERS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "not": "~{0}",
+    "min": "{0} < {1} ? {0} : {1}",
+    "max": "{0} > {1} ? {0} : {1}",
+    "abs": "{0} < 0 ? 0 - {0} : {0}",
+    "neg": "0 - {0}",
+}
+_FLOATS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "fma": "fma{suffix}({0}, {1}, {2})",
+    "mad": "fma{suffix}({0}, {1}, {2})",
+    "min": "min_{kind}({0}, {1})",
+    "max": "max_{kind}({0}, {1})",
+    "abs": "fabs{suffix}({0})",
+    "neg": "-{0}",
+    "copysign": "copysign{suffix}({1}, {0})",  # the sign is the first's
+    "sqrt": "sqrt{suffix}({0})",
+    "rcp": "1 / {0}",
+}
+_APPROXIMATIONS = {
+    ("rcp", "f64"): "rcp_approx_f64({0})",
+    ("rsqrt", "f64"): "rsqrt_approx_f64({0})",
+    ("rsqrt", "f32"): "1 / sqrtf({0})",
+    ("sin", "f32"): "sinf({0})",
+    ("cos", "f32"): "cosf({0})",
+    ("ex2", "f32"): "exp2f({0})",
+    ("lg2", "f32"): "log2f({0})",
+    ("tanh", "f32"): "tanh_approx({0})",
+}
+
+
 class PtxError(Exception):
     """A text that cannot be translated, or a kernel that does what it may not."""
 
 
-def _bits(kind: str) -> int:
+def bits_of(kind: str) -> int:
     return 8 if kind == "pred" else int(re.sub(r"\D", "", kind))
 
 
 def _stored(kind: str) -> str:
     """The C type of a register of this type: its bits."""
-    return f"u{_bits(kind)}"
+    return f"u{bits_of(kind)}"
 
 
 def _name(text: str) -> str:
@@ -59,7 +93,7 @@ def _name(text: str) -> str:
     return ("r_" if text.startswith("%") else "n_") + text.lstrip("%").replace("$", "_D_").replace(".", "_")
 
 
-class _Function:
+class Function:
     """The translation of one function's body."""
 
     def __init__(self, body: str, variables: dict[str, str], shared: dict[str, tuple[int, int]]) -> None:
@@ -75,8 +109,12 @@ class _Function:
             if text[0] in "{}":
                 self.lines.append(text[0])
                 text = text[1:].strip()
+            elif position := _POSITION.match(text):
+                if position[1]:
+                    self.position(int(position[1]), int(position[2]))
+                text = text[position.end() :]
             elif label := re.match(r"([\w$]+):", text):
-                self.lines.append(f"{_name(label[1])}: ;")
+                self.label(label[1])
                 text = text[label.end() :].strip()
             else:
                 break
@@ -87,19 +125,31 @@ class _Function:
             return
         guard = ""
         if found := re.match(r"@(!?)(%?[\w$]+)\s+", text):
-            guard, text = f"if ({found[1]}{_name(found[2])}) ", text[found.end() :]
+            guard, text = f"{found[1]}{_name(found[2])}", text[found.end() :]
         opcode, *rest = text.split(None, 1)
-        self.lines.append(f"{guard}{{ {self._instruction(opcode, _operands(''.join(rest)))} }}")
+        self.instruction(guard, opcode, operands_of("".join(rest)))
+
+    def position(self, file: int, line: int) -> None:
+        """The instructions that follow come from a line of a file."""
+
+    def label(self, name: str) -> None:
+        """A label stands before the next instruction."""
+        self.lines.append(f"{_name(name)}: ;")
+
+    def instruction(self, guard: str, opcode: str, operands: list[str]) -> None:
+        """An instruction, under a condition in C unless `guard` is empty."""
+        given = f"if ({guard}) " if guard else ""
+        self.lines.append(f"{given}{{ {self.translated(opcode, operands)} }}")
 
     def _directive(self, text: str) -> None:
         if found := re.match(r"\.reg\s+\.(\w+)\s+(.*)$", text, re.DOTALL):
-            names = []
+            names: list[str] = []
             for each in found[2].split(","):
                 many = re.match(r"\s*(%?[\w$]+)<(\d+)>", each)
                 names += [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [each.strip()]
             self.lines.append(f"{_stored(found[1])} {', '.join(f'{_name(name)} = {_NOTHING}' for name in names)};")
         elif found := _PARAMETER.match(text):
-            size = _bits(found[1]) // 8 * int(found[3] or 1)
+            size = bits_of(found[1]) // 8 * int(found[3] or 1)
             self.lines.append(f"_Alignas(16) u8 {_name(found[2])}[{size}];")
         elif found := _VARIABLE.match(text + ";"):
             self.variables[found[4]] = found[1]
@@ -107,7 +157,7 @@ class _Function:
                 _share(found, self.shared)
             else:
                 self.lines.append(_variable(found))
-        elif not text.startswith((".pragma", ".loc", ".file")):
+        elif not text.startswith(".pragma"):
             raise PtxError(f"not known: {text}")
 
     # --- operands ---
@@ -152,7 +202,8 @@ class _Function:
 
     # --- instructions ---
 
-    def _instruction(self, opcode: str, operands: list[str]) -> str:
+    def translated(self, opcode: str, operands: list[str]) -> str:
+        """An instruction as statements in C."""
         base, *modifiers = opcode.split(".")
         types = [each for each in modifiers if _TYPES.match(each)]
         flags = [each for each in modifiers if not _TYPES.match(each)]
@@ -173,56 +224,48 @@ class _Function:
         args = [self._read(each, kind) for each in rest]
         if not integer and kind != "pred":
             return self._floats(base, flags, kind, target, args)
-        signs = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
-        bits = _bits(kind)
-        if base in signs:
-            value = f"{args[0]} {signs[base]} {args[1]}"
-        elif base == "not":
-            value = f"!{args[0]}" if kind == "pred" else f"~{args[0]}"
-        elif base in ("min", "max"):
-            value = f"{args[0]} {'<' if base == 'min' else '>'} {args[1]} ? {args[0]} : {args[1]}"
-        elif base == "abs":
-            value = f"{args[0]} < 0 ? 0 - {args[0]} : {args[0]}"
-        elif base == "neg":
-            value = f"0 - {args[0]}"
-        elif base in ("div", "rem"):
-            sign = "/" if base == "div" else "%"
-            # Of the least number by -1 C says nothing: the processor stops.
-            by_one = f"{args[1]} == -1 ? {f'0 - {args[0]}' if base == 'div' else '0'} : " if kind[0] == "s" else ""
-            undefined = "-1" if base == "div" else args[0]
-            value = f"{args[1]} == 0 ? {undefined} : {by_one}{args[0]} {sign} {args[1]}"
-        elif base in ("mul", "mad"):
+        if base in ("mul", "mad"):
             return self._product(base, flags, kind, target, rest)
-        elif base == "shl":
-            value = f"shl_{bits}({args[0]}, {self._read(rest[1], 'u32')})"
-        elif base == "shr":
-            value = f"shr_{'s' if kind[0] == 's' else 'u'}{bits}({args[0]}, {self._read(rest[1], 'u32')})"
-        elif base == "shf":
-            count = self._read(rest[2], "u32")
-            value = f"shf({args[0]}, {args[1]}, {count}, {int('l' in flags)}, {int('wrap' in flags)})"
-        elif base in ("bfi", "bfe"):
-            numbers = [self._read(each, "u32") for each in rest[-2:]]
-            last = "" if base == "bfi" else f", {int(kind[0] == 's')}"
-            whole = [self._read(each, f"u{bits}") for each in rest[:-2]]
-            value = f"{base}({', '.join([*whole, *numbers, str(bits)])}{last})"
-        elif base == "clz":
-            wide = "ll" if bits == 64 else ""
-            return self._write(target, "u32", f"{args[0]} ? __builtin_clz{wide}({args[0]}) : {bits}")
-        elif base == "popc":
-            return self._write(target, "u32", f"__builtin_popcountll({args[0]})")
-        elif base in ("brev", "prmt", "lop3") and bits == 32:
+        if base in ("clz", "popc"):  # the result has another type
+            wide = "ll" if bits_of(kind) == 64 else ""
+            value = f"{args[0]} ? __builtin_clz{wide}({args[0]}) : {bits_of(kind)}"
+            return self._write(target, "u32", value if base == "clz" else f"__builtin_popcountll({args[0]})")
+        if base in ("div", "rem"):
+            value = _quotient(base, kind, *args)
+        elif base in ("shl", "shr", "shf", "bfi", "bfe"):
+            value = self._shifted(base, flags, kind, rest)
+        elif base == "not" and kind == "pred":
+            value = f"!{args[0]}"
+        elif base in _INTEGERS:
+            value = _INTEGERS[base].format(*args)
+        elif base in ("brev", "prmt", "lop3") and bits_of(kind) == 32:
             value = f"{base}({', '.join(args)})"
         else:
             raise PtxError("not known")
         return self._write(target, kind, value)
 
+    def _shifted(self, base: str, flags: list[str], kind: str, operands: list[str]) -> str:
+        """Shifts, and what inserts and extracts bits: the last operands are numbers of bits."""
+        bits, signed = bits_of(kind), kind[0] == "s"
+        if base == "shf":
+            low, high, count = (self._read(each, "u32") for each in operands)
+            return f"shf({low}, {high}, {count}, {int('l' in flags)}, {int('wrap' in flags)})"
+        if base in ("bfi", "bfe"):
+            numbers = [self._read(each, "u32") for each in operands[-2:]]
+            last = "" if base == "bfi" else f", {int(signed)}"
+            whole = [self._read(each, f"u{bits}") for each in operands[:-2]]
+            return f"{base}({', '.join([*whole, *numbers, str(bits)])}{last})"
+        value, count = self._read(operands[0], kind), self._read(operands[1], "u32")
+        how = f"shl_{bits}" if base == "shl" else f"shr_{'s' if signed else 'u'}{bits}"
+        return f"{how}({value}, {count})"
+
     def _product(self, base: str, flags: list[str], kind: str, target: str, rest: list[str]) -> str:
-        wide = kind[0] + str(2 * _bits(kind))
+        wide = kind[0] + str(2 * bits_of(kind))
         left, right = (f"({wide}){self._read(each, kind)}" for each in rest[:2])
         result = wide if "wide" in flags else kind
         product = f"({left} * {right})"
         if "hi" in flags:
-            product = f"({kind})({product} >> {_bits(kind)})"
+            product = f"({kind})({product} >> {bits_of(kind)})"
         elif "lo" in flags:
             product = f"({kind}){product}"
         elif "wide" not in flags:
@@ -233,15 +276,15 @@ class _Function:
 
     def _carried(self, base: str, flags: list[str], kind: str, operands: list[str]) -> str:
         """Sums that read or write the carry."""
-        unsigned = f"u{_bits(kind)}"
+        unsigned = f"u{bits_of(kind)}"
         target, *rest = operands
         args = [f"(u128){self._read(each, unsigned)}" for each in rest]
         if base.startswith("mad"):
             product = f"({args[0]} * {args[1]})"
-            args = [f"(u128)({unsigned})({product} >> {_bits(kind) if 'hi' in flags else 0})", args[2]]
+            args = [f"(u128)({unsigned})({product} >> {bits_of(kind) if 'hi' in flags else 0})", args[2]]
         old = "carry" if base.endswith("c") else "0"
         sign = "-" if base.startswith("sub") else "+"
-        keep = f"carry = sum_ >> {_bits(kind)} & 1; " if "cc" in flags else ""
+        keep = f"carry = sum_ >> {bits_of(kind)} & 1; " if "cc" in flags else ""
         return (
             f"const u128 sum_ = {args[0]} {sign} {args[1]} {sign} {old}; {keep}{self._write(target, unsigned, 'sum_')}"
         )
@@ -255,34 +298,10 @@ class _Function:
         direction = next((_DIRECTIONS[each] for each in flags if each in _DIRECTIONS), None)
         if direction:
             args = [f"HELD({kind}, {each})" for each in args]
-        approximate = "approx" in flags
-        signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-        if base in signs:
-            value = f"{args[0]} {signs[base]} {args[1]}"
-        elif base in ("fma", "mad"):
-            value = f"fma{suffix}({', '.join(args)})"
-        elif base in ("min", "max"):
-            value = f"{base}_{kind}({args[0]}, {args[1]})"
-            if "NaN" in flags:
-                value = f"{args[0]} != {args[0]} ? {args[0]} : {args[1]} != {args[1]} ? {args[1]} : {value}"
-        elif base == "abs":
-            value = f"fabs{suffix}({args[0]})"
-        elif base == "neg":
-            value = f"-{args[0]}"
-        elif base == "copysign":  # the sign is the first's
-            value = f"copysign{suffix}({args[1]}, {args[0]})"
-        elif base == "sqrt":
-            value = f"sqrt{suffix}({args[0]})"
-        elif base == "rcp":
-            value = f"rcp_approx_f64({args[0]})" if approximate and kind == "f64" else f"1 / {args[0]}"
-        elif base == "rsqrt" and approximate:
-            value = f"rsqrt_approx_f64({args[0]})" if kind == "f64" else f"1 / sqrtf({args[0]})"
-        elif approximate and kind == "f32" and base in ("sin", "cos"):
-            value = f"{base}f({args[0]})"
-        elif approximate and kind == "f32" and base in ("ex2", "lg2", "tanh"):
-            value = {"ex2": "exp2f", "lg2": "log2f", "tanh": "tanh_approx"}[base] + f"({args[0]})"
-        else:
-            raise PtxError("not known")
+        approximate = _APPROXIMATIONS.get((base, kind)) if "approx" in flags else None
+        value = (approximate or _FLOATS[base]).format(*args, suffix=suffix, kind=kind)
+        if "NaN" in flags and base in ("min", "max"):
+            value = f"{args[0]} != {args[0]} ? {args[0]} : {args[1]} != {args[1]} ? {args[1]} : {value}"
         if direction:
             value = f"ROUNDED({direction}, {kind}, {value})"
         if "ftz" in flags and kind == "f32":
@@ -296,17 +315,17 @@ class _Function:
         target, source = operands
         if kind == "pred":
             return f"{_name(target)} = {self._read(source, 'pred')};"
-        whole = f"u{_bits(kind)}"
+        whole = f"u{bits_of(kind)}"
         if target.startswith("{"):
-            parts = _operands(target[1:-1])
-            part = f"u{_bits(kind) // len(parts)}"
+            parts = operands_of(target[1:-1])
+            part = f"u{bits_of(kind) // len(parts)}"
             value = self._read(source, whole)
-            lines = [self._write(each, part, f"whole_ >> {at * _bits(part)}") for at, each in enumerate(parts)]
+            lines = [self._write(each, part, f"whole_ >> {at * bits_of(part)}") for at, each in enumerate(parts)]
             return f"const {whole} whole_ = {value}; {' '.join(lines)}"
         if source.startswith("{"):
-            parts = _operands(source[1:-1])
-            part = f"u{_bits(kind) // len(parts)}"
-            values = [f"({whole}){self._read(each, part)} << {at * _bits(part)}" for at, each in enumerate(parts)]
+            parts = operands_of(source[1:-1])
+            part = f"u{bits_of(kind) // len(parts)}"
+            values = [f"({whole}){self._read(each, part)} << {at * bits_of(part)}" for at, each in enumerate(parts)]
             return self._write(target, whole, " | ".join(values))
         return self._write(target, whole, self._read(source, whole))
 
@@ -368,7 +387,7 @@ class _Function:
         return f"!{_name(operand[1:])}" if operand.startswith("!") else _name(operand)
 
     def _selp_(self, _base: str, _flags: list[str], types: list[str], operands: list[str]) -> str:
-        whole = f"u{_bits(types[0])}"
+        whole = f"u{bits_of(types[0])}"
         yes, no = (self._read(each, whole) for each in operands[1:3])
         return self._write(operands[0], whole, f"{self._predicate(operands[3])} ? {yes} : {no}")
 
@@ -381,8 +400,8 @@ class _Function:
 
     def _ld_(self, _base: str, flags: list[str], types: list[str], operands: list[str]) -> str:
         (kind,) = types
-        targets = _operands(operands[0].strip("{}"))
-        size = _bits(kind) // 8
+        targets = operands_of(operands[0].strip("{}"))
+        size = bits_of(kind) // 8
         at = self._address(operands[1], flags[0], size * len(targets))
         # All is read before a register is written, which may be that of the address.
         lines = [f"const {_stored(kind)} value_{i} = (({_stored(kind)}*)at_)[{i}];" for i in range(len(targets))]
@@ -394,9 +413,9 @@ class _Function:
 
     def _st_(self, _base: str, flags: list[str], types: list[str], operands: list[str]) -> str:
         (kind,) = types
-        values = _operands(operands[1].strip("{}"))
+        values = operands_of(operands[1].strip("{}"))
         stored = _stored(kind)
-        at = self._address(operands[0], flags[0], _bits(kind) // 8 * len(values))
+        at = self._address(operands[0], flags[0], bits_of(kind) // 8 * len(values))
         lines = [f"(({stored}*)at_)[{i}] = {self._read(each, stored)};" for i, each in enumerate(values)]
         return f"u8* at_ = {at}; {' '.join(lines)}"
 
@@ -411,10 +430,14 @@ class _Function:
     def _trap_(self, *_: object) -> str:
         return "failed(TRAP, thread, 0);"
 
+    def _createpolicy_(self, _base: str, _flags: list[str], types: list[str], operands: list[str]) -> str:
+        """How caches are to treat an access, which is a hint."""
+        return self._write(operands[0], types[0], "0")
+
     def _call_(self, _base: str, _flags: list[str], _types: list[str], operands: list[str]) -> str:
         result = [operands.pop(0)] if operands[0].startswith("(") else []
         function, arguments = operands[0], operands[1] if len(operands) > 1 else "()"
-        every = [each for part in (*result, arguments) for each in _operands(part.strip("()"))]
+        every = [each for part in (*result, arguments) for each in operands_of(part.strip("()"))]
         return f"{_name(function)}({', '.join(['thread', *map(_name, every)])});"
 
     def _bar_(self, _base: str, flags: list[str], _types: list[str], operands: list[str]) -> str:
@@ -435,8 +458,17 @@ class _Function:
         return f"{found}{_name(target)} = shuffled(thread, {value}, {b}, {c}, {how}, &inside_);{keep}"
 
 
+FunctionKind = Callable[[str, dict[str, str], dict[str, tuple[int, int]]], Function]
 _DYNAMIC = 48 * 1024
 _SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
+
+
+def _quotient(base: str, kind: str, left: str, right: str) -> str:
+    sign = "/" if base == "div" else "%"
+    # Of the least number by -1 C says nothing: the processor stops.
+    negated = f"0 - {left}" if base == "div" else "0"
+    by_one = f"{right} == -1 ? {negated} : " if kind[0] == "s" else ""
+    return f"{right} == 0 ? {'-1' if base == 'div' else left} : {by_one}{left} {sign} {right}"
 
 
 def _number(kind: str) -> str:
@@ -446,7 +478,7 @@ def _number(kind: str) -> str:
     return _stored(kind) if kind[0] in "bp" else kind
 
 
-def _operands(text: str) -> list[str]:
+def operands_of(text: str) -> list[str]:
     """What stands between the commas that are in no brackets."""
     found, depth, start = [], 0, 0
     for at, character in enumerate(text):
@@ -461,21 +493,30 @@ def _variable(found: re.Match[str], before: str = "") -> str:
     _, align, kind, name, length, values = found.groups()
     number = _stored(kind)
     given = f" = {{{values}}}" if values else ""
-    return f"{before}_Alignas({align or _bits(kind) // 8}) {number} {_name(name)}[{length or 1}]{given};"
+    return f"{before}_Alignas({align or bits_of(kind) // 8}) {number} {_name(name)}[{length or 1}]{given};"
 
 
 def _share(found: re.Match[str], shared: dict[str, tuple[int, int]]) -> None:
     """Give a variable of shared memory its place."""
     _, align, kind, name, length, _ = found.groups()
-    size = _bits(kind) // 8
+    size = bits_of(kind) // 8
     step = int(align or size)
     start = -(-max((end for _, end in shared.values()), default=0) // step) * step
     # How long one without a length is, is said at the launch: at most this.
     shared[name] = start, start + (_DYNAMIC if length == "" else size * int(length or 1))
 
 
-def translate(ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
+def translate(ptx: str, entry: str, kind: FunctionKind | None = None) -> tuple[str, list[int], bool, int]:
     """A kernel as C.
+
+    Parameters
+    ----------
+    ptx : str
+        The whole text.
+    entry : str
+        The name of the kernel.
+    kind : callable, optional
+        What translates each function, by default `Function`.
 
     Returns
     -------
@@ -512,14 +553,14 @@ def translate(ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
     names = {name: found[1] for name, found in variables.items()}
     heads, bodies, together, sizes, most = [], [], False, [], 1024
     for found, body in functions:
-        kind, results, name, parameters = found[1], found[2] or "", found[3], found[4]
-        if kind == "entry" and name != entry:
+        which, results, name, parameters = found[1], found[2] or "", found[3], found[4]
+        if which == "entry" and name != entry:
             continue
-        made = _Function(body, names, shared)
+        made = (kind or Function)(body, names, shared)
         together = together or made.together
-        if kind == "entry":
+        if which == "entry":
             given = list(_PARAMETER.finditer(parameters))
-            sizes = [_bits(each[1]) // 8 * int(each[3] or 1) for each in given]
+            sizes = [bits_of(each[1]) // 8 * int(each[3] or 1) for each in given]
             unpacked = [f"u8* {_name(each[2])} = parameters[{i}];" for i, each in enumerate(given)]
             head = "static void kernel(const Thread* thread, u8** parameters)"
             if bound := re.search(r"\.maxntid\s+(\d+)", found[5]):
@@ -539,51 +580,3 @@ def translate(ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
         f"static const u32 shared_size = {size};",
     ]
     return "\n".join([*lines, *heads, *bodies, *tail, ""]), sizes, together, most
-
-
-def block_of(array: np.ndarray) -> tuple[int, int]:
-    """The address and the size of the memory of an array, whatever its strides."""
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return low, high - low
-
-
-_REPORT = 256  # as in `ptx.c`
-
-
-class Kernel:
-    """A kernel of a PTX text, to be launched on host memory.
-
-    Where `may_end` is set, threads may end before a barrier that others wait at, as the hardware lets them.
-    """
-
-    def __init__(self, ptx: str, entry: str, folder: Path, may_end: bool = False) -> None:
-        assert COMPILER is not None
-        text, self.sizes, waits, self.most = translate(ptx, entry)
-        self.together = waits * (1 + may_end)
-        text = f"{_HEAD.read_text()}\n{text}"
-        name = hashlib.sha256(text.encode()).hexdigest()[:24]
-        self.path = folder / f"{name}.so"
-        if not self.path.exists():  # or another test has made it, or makes it now
-            made = folder / f"{name}.{os.getpid()}.so"
-            command = [COMPILER, *_FLAGS, "-shared", "-fPIC", "-x", "c", "-o", str(made), "-", "-lm"]
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise PtxError(f"the translation does not compile:\n{done.stderr[:4000]}")
-            made.replace(self.path)
-
-    def __call__(
-        self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[bytes], blocks: Sequence[tuple[int, int]]
-    ) -> None:
-        """Run the kernel; `blocks` are the addresses and sizes of the memory that it may touch."""
-        if [len(each) for each in arguments] != self.sizes:
-            raise PtxError(f"arguments of {[len(a) for a in arguments]} bytes for parameters of {self.sizes}")
-        if block[0] * block[1] * block[2] > self.most:
-            raise PtxError(f"blocks of {block} threads, of {self.most} at most")
-        held = [ctypes.create_string_buffer(each, len(each)) for each in arguments]
-        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
-        known = (ctypes.c_ulonglong * (2 * len(blocks)))(*(number for each in blocks for number in each))
-        report = ctypes.create_string_buffer(_REPORT)
-        triple = ctypes.c_uint * 3
-        launch = ctypes.CDLL(str(self.path)).launch
-        if launch(triple(*grid), triple(*block), self.together, pointers, known, len(blocks), report):
-            raise PtxError(report.value.decode())

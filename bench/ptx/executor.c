@@ -1,4 +1,4 @@
-/* What PTX instructions mean, and how a grid of threads is run one thread at a time: the head of what `ptx.py` writes. */
+/* What PTX instructions mean, and how a grid of threads is run one thread at a time: the head of what `translation.py` writes. */
 
 #include <fenv.h>
 #include <math.h>
@@ -218,6 +218,8 @@ static char* report;
 enum { REPORT = 256 };
 
 static void kernel(const Thread* thread, u8** parameters);
+/* All threads of a block have ended. */
+static void block_done(u32 count);
 
 static void wait(enum State state)
 {
@@ -321,6 +323,7 @@ s32 launch(const u32* grid, const u32* block, int together, u8** given, const Bl
                 if (together) run_block(count, together == 2);
                 else
                     for (u32 i = 0; i < count; ++i) kernel(&threads[i], given);
+                block_done(count);
             }
     return 0;
 }
