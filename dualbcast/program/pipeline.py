@@ -202,7 +202,7 @@ def kernel_program(
     summed = layout.summed(len(inputs))
     vectors = vectors_of_row(converted, uniform, layout, dtype) if fits_vectors(converted, uniform) else 0
     stored = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
-    stored += ["float64"] * len(summed) if dtype == "float64" else []
+    stored += ["float64"] * len(summed) if dtype == "float64" and not layout.whole_rows else []
     spec = KernelSpec(function.name, dtype, tuple(inputs), tuple(stored), layout, vectors)
     return KernelProgram(spec, converted, helpers_of(converted))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
@@ -141,6 +142,8 @@ def lay_out(
             split = Split((), copied(own, lambda s: partial_sums(sizes, s.row)), True)
         elif any(own):
             split = split_for_threads(sizes, strides, rows, own, least)
+            if target == "cpu" and len(sizes) > 1 and total and split.has_whole_rows:
+                layout, split = layout._replace(whole_rows=True), replace(split, is_written=True)
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, split, packing)
 

@@ -140,10 +140,18 @@ class RowWriter:
             self._functions[EDGE] = self._write_edge(plain)
         low = self._next_line(first, end, row)
         high = low + ((end - low) & -self.lanes)
+        if self.lane_sums:
+            # Whole vectors write the sums.
+            with f.if_(low >= high):
+                for at in self.lane_sums.values():
+                    row.pointers[at][0] = self._no_sums(f)
         for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (EDGE, high, end)):
             if start is not stop:
                 with f.if_(start < stop):
                     f.call(self._functions[symbol], start, stop, *given)
+
+    def _no_sums(self, f: Function) -> Value:
+        return Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.lanes), 0.0))
 
     def _next_line(self, first: Value, end: Value, row: Row) -> Value:
         """The element of a row at which a vector of the first output that is no sum begins with a line of the cache;
@@ -181,7 +189,8 @@ class RowWriter:
         body = Body(self.unit, f, self.names, self.lanes, countdown)
         self._place(body, row, low)
         after = f.builder.append_basic_block()
-        self._sums = {name: f.variable(row.pointers[at].vector(0, self.lanes)) for name, at in self.lane_sums.items()}
+        zeros = self._no_sums(f)
+        self._sums = {name: f.variable(zeros) for name in self.lane_sums}
         self._write_loops(body, row, streamed, after, self.function.body, 1)
         f.builder.position_at_end(after)
         for name, at in self.lane_sums.items():
@@ -275,11 +284,9 @@ class RowWriter:
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
             place.align = LINE
             handed[at] = Pointer(f.builder, place, pointer.kind)
-            if name in self.lane_sums:
-                handed[at][0] = Value(f.builder, ir.Constant(Lanes(TYPES[pointer.kind], lanes), 0.0))
-            elif name in outputs:
+            if name in outputs and name not in self.lane_sums:
                 stored.append((pointer, index, place))
-            else:
+            elif name not in outputs:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
         given = [each for each in (*here, *side_by_side) if each is not None] + handed
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
