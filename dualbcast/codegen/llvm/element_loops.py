@@ -109,7 +109,7 @@ class _Entry:
         f, spec = self.f, self.unit.program.spec
         self.is_compensated = spec.dtype == "float64"
         summed = [self.inputs + position for position in spec.summed]
-        lane_sums = {at: f.room(self.writer.lanes, "float64", LINE) for at in self.writer.lane_sums.values()}
+        lane_sums = {at: f.room(self.unit.lanes, "float64", LINE) for at in self.writer.lane_sums.values()}
         stored = [at for at in summed if at not in lane_sums]
         tile = tile_length(len(stored), 8 if self.is_compensated else 4)
         self.terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
@@ -159,7 +159,7 @@ class _Entry:
         f, dtype, (first, *_) = self.f, self.unit.program.spec.dtype, group
         if first not in self.writer.lane_sums.values():
             return f.call(f.module.use(_write_sum_terms, self.unit, dtype), self.terms[first], count).to("float64")
-        return lane_sums([self.terms[at].vector(0, self.writer.lanes).halved(self.unit.lanes) for at in group])
+        return lane_sums([self.terms[at].vector(0, self.unit.lanes) for at in group])
 
     def _place_of_sum(self, at: int, begins: Sequence[Value | None]) -> Value:
         begin = begins[self.layout.which[at]]

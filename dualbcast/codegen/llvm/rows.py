@@ -25,8 +25,9 @@ from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, word
 from dualbcast.ir.nodes import Block, If, Load, Stmt
 from dualbcast.ir.traversal import all_expressions, atoms, statements
 
-# The symbols of the functions of whole vectors and of the first and last elements.
-WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
+# The symbols of the functions of whole vectors, several of them side by side; of a few more; and of the first and last
+# elements.
+WHOLE, MORE, EDGE = "dualbcast_whole", "dualbcast_more", "dualbcast_edge"
 # The most statements, over all loops, that one loop may become for the sake of branches.
 _MOST_STATEMENTS = 1024
 
@@ -65,7 +66,7 @@ class RowWriter:
         # Of each array the class of its index; None for terms.
         self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
         self.patterns = [pattern[-1] for pattern in layout.classes]
-        # Vectors add the terms of a sum over the row to a vector of sums, one for each lane, which stays in a register.
+        # Vectors add the terms of a sum over the row to one vector of sums, one for each lane, which stays in a register.
         # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
         # Nor do they in float32, where converting each vector to float64 at once takes as long as storing it.
         is_double = spec.dtype == "float64"
@@ -77,6 +78,9 @@ class RowWriter:
         along = [which is None or self.patterns[which] != "0" for which in self.classes]
         self.along = {name for name, is_along in zip(self.arrays, along, strict=True) if is_along}
         self.lanes = self.unit.lanes * self.unit.vectors
+        # Those of the functions of the rest and of the edges. Vectors side by side add to the same lanes of sums, which
+        # could not be told apart in an edge.
+        self._narrow = self.unit.lanes if self.lane_sums else self.lanes
         self._size = len(statements(self.function.body))
         self._uses: dict[int, Uses] = {}
         self._sums: dict[str, Variable] = {}
@@ -101,7 +105,7 @@ class RowWriter:
         for output in self.function.outputs:
             if output.name in sums:
                 total, term = sums[output.name], body.expression(output.value).to(self.unit.program.spec.dtype)
-                total.value = total.value + term.to("float64").spread(self.lanes)
+                total.value = total.value + term.spread(body.lanes).halved(self.unit.lanes)
             else:
                 body.store(output)
 
@@ -137,21 +141,24 @@ class RowWriter:
             self._functions[WHOLE] = whole = self._write_whole(WHOLE, streamed=True)
             # Copies on the stack are read at once: stores to them do not go past the cache.
             plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
+            if self._narrow < self.lanes:
+                self._functions[MORE] = plain = self._write_whole(MORE, streamed=False)
             self._functions[EDGE] = self._write_edge(plain)
         low = self._next_line(first, end, row)
         high = low + ((end - low) & -self.lanes)
+        last = high + ((end - high) & -self._narrow) if MORE in self._functions else high
         if self.lane_sums:
-            # Whole vectors write the sums.
+            # The first of the functions writes the sums, and the others add to them.
             with f.if_(low >= high):
                 for at in self.lane_sums.values():
                     row.pointers[at][0] = self._no_sums(f)
-        for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (EDGE, high, end)):
+        for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (MORE, high, last), (EDGE, last, end)):
             if start is not stop:
                 with f.if_(start < stop):
                     f.call(self._functions[symbol], start, stop, *given)
 
     def _no_sums(self, f: Function) -> Value:
-        return Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.lanes), 0.0))
+        return Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.unit.lanes), 0.0))
 
     def _next_line(self, first: Value, end: Value, row: Row) -> Value:
         """The element of a row at which a vector of the first output that is no sum begins with a line of the cache;
@@ -182,15 +189,17 @@ class RowWriter:
     # --- functions of vectors ------------------------------------------------------------------------------------
 
     def _write_whole(self, symbol: str, streamed: bool) -> Function:
-        """The function of a positive multiple of `lanes` elements."""
+        """The function of a whole number of vectors, at least one; or of as many of them side by side, but for MORE."""
         f = self.unit.function(symbol, ["int64", "int64", *self._kinds])
         low, _, row, around = self._given(f)
         countdown = None if around is None else around.copied()
-        body = Body(self.unit, f, self.names, self.lanes, countdown)
+        body = Body(self.unit, f, self.names, self._narrow if symbol == MORE else self.lanes, countdown)
         self._place(body, row, low)
         after = f.builder.append_basic_block()
-        zeros = self._no_sums(f)
-        self._sums = {name: f.variable(zeros) for name in self.lane_sums}
+        self._sums = {}
+        for name, at in self.lane_sums.items():
+            before = row.pointers[at].vector(0, self.unit.lanes) if symbol == MORE else self._no_sums(f)
+            self._sums[name] = f.variable(before)
         self._write_loops(body, row, streamed, after, self.function.body, 1)
         f.builder.position_at_end(after)
         for name, at in self.lane_sums.items():
@@ -245,7 +254,7 @@ class RowWriter:
         self._place(body, row, Value(builder, first), streamed)
         body.block(block)
         self._store(body, self._sums)
-        again = Value(builder, builder.add(first, word(self.lanes), flags=["nsw"]))
+        again = Value(builder, builder.add(first, word(body.lanes), flags=["nsw"]))
         if body.countdown is not None:
             with body.f.if_(again >= high):
                 builder.branch(after)
@@ -256,11 +265,11 @@ class RowWriter:
         first.add_incoming(again.value, builder.block)
 
     def _write_edge(self, whole: Function) -> Function:
-        """The function of at most `lanes` elements; its parameters are those of `whole`.
+        """The function of fewer elements than `whole` takes at least; its parameters are the same.
 
         It copies the elements to the stack, calls `whole`, and copies back: the same instructions compute all elements.
         """
-        f, lanes = self.unit.function(EDGE, ["int64", "int64", *self._kinds]), self.lanes
+        f, lanes = self.unit.function(EDGE, ["int64", "int64", *self._kinds]), self._narrow
         low, high, row, around = self._given(f)
         # With signs, and as wide as most elements are: AVX2 has masks of such numbers, and no other comparison.
         mask = (high - low).to("int32" if self.unit.program.spec.dtype == "float32" else "int64").first_lanes(lanes)
@@ -284,9 +293,11 @@ class RowWriter:
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
             place.align = LINE
             handed[at] = Pointer(f.builder, place, pointer.kind)
-            if name in outputs and name not in self.lane_sums:
+            if name in self.lane_sums:
+                handed[at][0] = self._no_sums(f)
+            elif name in outputs:
                 stored.append((pointer, index, place))
-            elif name not in outputs:
+            else:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
         given = [each for each in (*here, *side_by_side) if each is not None] + handed
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
