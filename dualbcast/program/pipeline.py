@@ -219,7 +219,7 @@ def vectors_of_row(function: Function, uniform: set[str], layout: Layout, dtype:
         most = 4
     else:
         most = 2 if dtype == "float64" and not layout.summed(len(function.params)) else 1
-    return vectors_to_interleave(function, arrays, most, free)
+    return vectors_to_interleave(function, arrays, most, free, uniform)
 
 
 def helpers_of(function: Function) -> dict[str, Function]:
