@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -378,6 +380,17 @@ def test_errors(change: dict[str, Any], error: type[Exception], words: str) -> N
     given = {"x": X, "y": data, **dict(zip(NAMES, start, strict=True)), "wrt": NAMES, **change}
     with pytest.raises(error, match=words):
         fit.least_squares(peak, **given)
+
+
+def test_arrays_of_a_gpu_are_to_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OfGpu:
+        def __array__(self) -> Any:
+            raise TypeError
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=OfGpu))
+    data, (*start, _) = peaks(3)
+    with pytest.raises(ArgumentError, match=r"Pass cupy\.asnumpy\(offset\)\."):
+        fit.least_squares(peak, X, data, *start, OfGpu(), wrt=NAMES)
 
 
 def test_functions_that_cannot_be_fitted() -> None:
