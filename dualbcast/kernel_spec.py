@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     # has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
     lanes: int = 1
     values: tuple[int, ...] = ()  # which inputs a CUDA kernel is given as numbers, and not as the addresses of any
-    # Whether each sum is that of a whole row of the innermost dimension. A CPU kernel then writes the sums, and does not
+    # Whether each sum is that of a whole row of the innermost dimension. A CPU kernel then writes the sums. It does not
     # add them to what is there, nor hand rounding errors over.
     whole_rows: bool = False
 

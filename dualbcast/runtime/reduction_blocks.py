@@ -96,8 +96,12 @@ class Split:
         """An array for each summed output; and others for rounding errors where sums are compensated. They are zeros if
         the kernel adds to them."""
         if self.is_written:
-            empty = POOL.empty if xp is np else xp.empty
-            return [None if s is None else empty((s.total,), np.dtype(np.float64)) for s in self.sums], []
+            totals = [s.total for s in self.sums if s is not None]
+            if xp is np and len({*totals}) == 1:
+                new = iter(POOL.empties((totals[0],), [np.dtype(np.float64)] * len(totals)))
+            else:
+                new = iter([xp.empty(total) for total in totals])
+            return [None if s is None else next(new) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
         sums = [None if s is None else zeros(s.total) for s in self.sums]
         rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []

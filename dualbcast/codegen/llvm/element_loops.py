@@ -18,7 +18,6 @@ from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.rows import Row, RowWriter
 from dualbcast.codegen.llvm.target import KERNEL
 from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.loops import LINE
 from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
 from dualbcast.codegen.loops.calls import add, rounded
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, lane_sums, word
@@ -109,7 +108,7 @@ class _Entry:
         f, spec = self.f, self.unit.program.spec
         self.is_compensated = spec.dtype == "float64"
         summed = [self.inputs + position for position in spec.summed]
-        lane_sums = {at: f.room(self.unit.lanes, "float64", LINE) for at in self.writer.lane_sums.values()}
+        lane_sums = self.writer.room_for_sums(f) if self.writer.lane_sums else {}
         stored = [at for at in summed if at not in lane_sums]
         tile = tile_length(len(stored), 8 if self.is_compensated else 4)
         self.terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums

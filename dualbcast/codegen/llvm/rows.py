@@ -66,7 +66,7 @@ class RowWriter:
         # Of each array the class of its index; None for terms.
         self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
         self.patterns = [pattern[-1] for pattern in layout.classes]
-        # Vectors add the terms of a sum over the row to one vector of sums, one for each lane, which stays in a register.
+        # Vectors add the terms of a sum over the row to a vector with a sum for each lane, which stays in a register.
         # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
         # Nor do they in float32, where converting each vector to float64 at once takes as long as storing it.
         is_double = spec.dtype == "float64"
@@ -132,7 +132,7 @@ class RowWriter:
 
     def _call_parts(self, f: Function, row: Row, first: Value, end: Value, countdown: Countdown | None) -> None:
         """Calls of the function of whole vectors, and of the one of the elements at both ends."""
-        given = [each for each in (*row.offsets, *row.strides) if each is not None] + [*row.pointers]
+        given = [each for each in (*row.offsets, *row.strides) if each is not None] + self._handed_over(row.pointers)
         if countdown is not None:
             given.append(countdown.left)
         if not self._functions:
@@ -157,6 +157,16 @@ class RowWriter:
                 with f.if_(start < stop):
                     f.call(self._functions[symbol], start, stop, *given)
 
+    def room_for_sums(self, f: Function) -> dict[int, Pointer]:
+        """Memory for the sums of lanes, side by side, by the position of the array."""
+        room = f.room(len(self.lane_sums) * self.unit.lanes, "float64", LINE)
+        return {at: room.at(number * self.unit.lanes) for number, at in enumerate(self.lane_sums.values())}
+
+    def _handed_over(self, pointers: Sequence[Pointer]) -> list[Pointer]:
+        """The pointers that a function of vectors gets: the first one of the sums of lanes stands for all."""
+        others = [*self.lane_sums.values()][1:]
+        return [pointer for at, pointer in enumerate(pointers) if at not in others]
+
     def _no_sums(self, f: Function) -> Value:
         return Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.unit.lanes), 0.0))
 
@@ -180,11 +190,16 @@ class RowWriter:
         low, high, *given = f.parameters
         rest = iter(given)
         offsets, strides = (tuple([next(rest) if there else None for there in part]) for part in self._shape)
-        pointers = tuple([next(rest) for _ in self.arrays])
-        for name, pointer in zip(self.arrays, pointers, strict=True):
-            pointer.value.name = name
+        pointers: list[Pointer] = []
+        sums = [*self.lane_sums.values()]
+        for at, name in enumerate(self.arrays):
+            if at in sums[1:]:
+                pointers.append(pointers[sums[0]].at(sums.index(at) * self.unit.lanes))
+            else:
+                pointers.append(next(rest))
+                pointers[-1].value.name = name
         left = next(rest, None)
-        return low, high, Row(offsets, strides, pointers), None if left is None else Countdown(f, left)
+        return low, high, Row(offsets, strides, tuple(pointers)), None if left is None else Countdown(f, left)
 
     # --- functions of vectors ------------------------------------------------------------------------------------
 
@@ -284,22 +299,23 @@ class RowWriter:
         loaded = {leaf.name for e in all_expressions(self.function) for leaf in atoms(e) if isinstance(leaf, Load)}
         outputs = {output.name for output in self.function.outputs}
         handed = list(row.pointers)
+        for at, pointer in self.room_for_sums(f).items() if self.lane_sums else ():
+            handed[at] = pointer
+            pointer[0] = self._no_sums(f)
         stored: list[tuple[Pointer, Along, ir.Value]] = []
         for at, name in enumerate(self.arrays):
             pointer, index, *_ = body.arrays[name]
-            if not isinstance(index, Along) or name not in loaded | outputs:
+            if not isinstance(index, Along) or name not in loaded | outputs or name in self.lane_sums:
                 continue
             with f.builder.goto_entry_block():
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
             place.align = LINE
             handed[at] = Pointer(f.builder, place, pointer.kind)
-            if name in self.lane_sums:
-                handed[at][0] = self._no_sums(f)
-            elif name in outputs:
+            if name in outputs:
                 stored.append((pointer, index, place))
             else:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
-        given = [each for each in (*here, *side_by_side) if each is not None] + handed
+        given = [each for each in (*here, *side_by_side) if each is not None] + self._handed_over(handed)
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
         for pointer, index, place in stored:
             store_masked(pointer, index, mask, Value(f.builder, f.builder.load(place, align=LINE)))
