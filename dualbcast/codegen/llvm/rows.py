@@ -25,9 +25,8 @@ from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, word
 from dualbcast.ir.nodes import Block, If, Load, Stmt
 from dualbcast.ir.traversal import all_expressions, atoms, statements
 
-# The symbols of the functions of whole vectors, several of them side by side; of a few more; and of the first and last
-# elements.
-WHOLE, MORE, EDGE = "dualbcast_whole", "dualbcast_more", "dualbcast_edge"
+# The symbols of the functions of whole vectors and of the first and last elements.
+WHOLE, EDGE = "dualbcast_whole", "dualbcast_edge"
 # The most statements, over all loops, that one loop may become for the sake of branches.
 _MOST_STATEMENTS = 1024
 
@@ -78,9 +77,6 @@ class RowWriter:
         along = [which is None or self.patterns[which] != "0" for which in self.classes]
         self.along = {name for name, is_along in zip(self.arrays, along, strict=True) if is_along}
         self.lanes = self.unit.lanes * self.unit.vectors
-        # Those of the functions of the rest and of the edges. Vectors side by side add to the same lanes of sums, which
-        # could not be told apart in an edge.
-        self._narrow = self.unit.lanes if self.lane_sums else self.lanes
         self._size = len(statements(self.function.body))
         self._uses: dict[int, Uses] = {}
         self._sums: dict[str, Variable] = {}
@@ -104,8 +100,10 @@ class RowWriter:
     def _store(self, body: Body, sums: Mapping[str, Variable]) -> None:
         for output in self.function.outputs:
             if output.name in sums:
-                total, term = sums[output.name], body.expression(output.value).to(self.unit.program.spec.dtype)
-                total.value = total.value + term.spread(body.lanes).halved(self.unit.lanes)
+                total, term = sums[output.name], body.expression(output.value).to("float64").spread(body.lanes)
+                # Vectors side by side add to the same lanes: there are registers for as many sums.
+                term = term.halved(self.unit.lanes) if body.mask is None else body.mask.choose(term, 0.0)
+                total.value = total.value + term
             else:
                 body.store(output)
 
@@ -140,19 +138,19 @@ class RowWriter:
             self._kinds = [f"*{each.kind}" if isinstance(each, Pointer) else "int64" for each in given]
             self._functions[WHOLE] = whole = self._write_whole(WHOLE, streamed=True)
             # Copies on the stack are read at once: stores to them do not go past the cache.
-            plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
-            if self._narrow < self.lanes:
-                self._functions[MORE] = plain = self._write_whole(MORE, streamed=False)
-            self._functions[EDGE] = self._write_edge(plain)
+            if self.lane_sums:
+                self._functions[EDGE] = self._write_whole(EDGE, streamed=False, masked=True)
+            else:
+                plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
+                self._functions[EDGE] = self._write_edge(plain)
         low = self._next_line(first, end, row)
         high = low + ((end - low) & -self.lanes)
-        last = high + ((end - high) & -self._narrow) if MORE in self._functions else high
         if self.lane_sums:
-            # The first of the functions writes the sums, and the others add to them.
+            # Whole vectors write the sums, and the others add to them.
             with f.if_(low >= high):
                 for at in self.lane_sums.values():
                     row.pointers[at][0] = self._no_sums(f)
-        for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (MORE, high, last), (EDGE, last, end)):
+        for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (EDGE, high, end)):
             if start is not stop:
                 with f.if_(start < stop):
                     f.call(self._functions[symbol], start, stop, *given)
@@ -203,18 +201,19 @@ class RowWriter:
 
     # --- functions of vectors ------------------------------------------------------------------------------------
 
-    def _write_whole(self, symbol: str, streamed: bool) -> Function:
-        """The function of a whole number of vectors, at least one; or of as many of them side by side, but for MORE."""
+    def _write_whole(self, symbol: str, streamed: bool, masked: bool = False) -> Function:
+        """The function of a positive multiple of `lanes` elements; or of any number, one masked vector at a time."""
         f = self.unit.function(symbol, ["int64", "int64", *self._kinds])
         low, _, row, around = self._given(f)
         countdown = None if around is None else around.copied()
-        body = Body(self.unit, f, self.names, self._narrow if symbol == MORE else self.lanes, countdown)
+        body = Body(self.unit, f, self.names, self.unit.lanes if masked else self.lanes, countdown)
         self._place(body, row, low)
         after = f.builder.append_basic_block()
         self._sums = {}
         for name, at in self.lane_sums.items():
-            before = row.pointers[at].vector(0, self.unit.lanes) if symbol == MORE else self._no_sums(f)
+            before = row.pointers[at].vector(0, self.unit.lanes) if masked else self._no_sums(f)
             self._sums[name] = f.variable(before)
+        self._is_masked = masked
         self._write_loops(body, row, streamed, after, self.function.body, 1)
         f.builder.position_at_end(after)
         for name, at in self.lane_sums.items():
@@ -267,6 +266,8 @@ class RowWriter:
         first = builder.phi(INDEX)
         first.add_incoming(low.value, before)
         self._place(body, row, Value(builder, first), streamed)
+        if self._is_masked:
+            body.mask = (high - Value(builder, first)).first_lanes(body.lanes)
         body.block(block)
         self._store(body, self._sums)
         again = Value(builder, builder.add(first, word(body.lanes), flags=["nsw"]))
@@ -280,11 +281,11 @@ class RowWriter:
         first.add_incoming(again.value, builder.block)
 
     def _write_edge(self, whole: Function) -> Function:
-        """The function of fewer elements than `whole` takes at least; its parameters are the same.
+        """The function of at most `lanes` elements; its parameters are those of `whole`.
 
         It copies the elements to the stack, calls `whole`, and copies back: the same instructions compute all elements.
         """
-        f, lanes = self.unit.function(EDGE, ["int64", "int64", *self._kinds]), self._narrow
+        f, lanes = self.unit.function(EDGE, ["int64", "int64", *self._kinds]), self.lanes
         low, high, row, around = self._given(f)
         # With signs, and as wide as most elements are: AVX2 has masks of such numbers, and no other comparison.
         mask = (high - low).to("int32" if self.unit.program.spec.dtype == "float32" else "int64").first_lanes(lanes)
@@ -299,13 +300,10 @@ class RowWriter:
         loaded = {leaf.name for e in all_expressions(self.function) for leaf in atoms(e) if isinstance(leaf, Load)}
         outputs = {output.name for output in self.function.outputs}
         handed = list(row.pointers)
-        for at, pointer in self.room_for_sums(f).items() if self.lane_sums else ():
-            handed[at] = pointer
-            pointer[0] = self._no_sums(f)
         stored: list[tuple[Pointer, Along, ir.Value]] = []
         for at, name in enumerate(self.arrays):
             pointer, index, *_ = body.arrays[name]
-            if not isinstance(index, Along) or name not in loaded | outputs or name in self.lane_sums:
+            if not isinstance(index, Along) or name not in loaded | outputs:
                 continue
             with f.builder.goto_entry_block():
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
@@ -315,12 +313,9 @@ class RowWriter:
                 stored.append((pointer, index, place))
             else:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
-        given = [each for each in (*here, *side_by_side) if each is not None] + self._handed_over(handed)
+        given = [each for each in (*here, *side_by_side) if each is not None] + handed
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
         for pointer, index, place in stored:
             store_masked(pointer, index, mask, Value(f.builder, f.builder.load(place, align=LINE)))
-        for at in self.lane_sums.values():
-            total, more = (pointers[at].vector(0, lanes) for pointers in (row.pointers, handed))
-            row.pointers[at][0] = total + mask.choose(more, 0.0)
         f.return_()
         return f
