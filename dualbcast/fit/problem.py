@@ -132,13 +132,13 @@ class Problem:
     def residuals(self) -> Any:
         """The number of residuals of each fit that have a weight other than 0."""
         outputs, weights = self.structure.count, self.data.weights
+        if not weights:
+            return self.points * outputs
         total = np.zeros(self.count, np.int64)
         for leaf in weights:
             axes = tuple(range(0 if self.is_single else 1, leaf.ndim))
             elements = math.prod([leaf.shape[axis] for axis in axes])
             total += np.count_nonzero(leaf, axis=axes) * (self.points // max(1, elements))
-        if not weights:
-            total += self.points
         return total if len(weights) > 1 else total * outputs
 
     def _check_captured(self, captured: dict[str, Any]) -> None:
