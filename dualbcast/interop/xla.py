@@ -181,7 +181,9 @@ def _numbers(kernel: CpuKernel, geometry: Geometry, sums: Sequence[Sum | None], 
         rows[:, 0], rows[:, 1] = bounds[:-1], bounds[1:]
         rows[:, 2 : 2 + len(geometry.ints)] = geometry.ints
     summed = [(at, s) for at, s in enumerate(sums) if s is not None]
-    places = places_of([8 * s.total for _, s in summed] * (2 if kernel.spec.dtype == "float64" else 1))
+    terms = [kernel.itemsizes[at] for at, _ in packing.sums] if packing is not None and packing.sums else []
+    is_compensated = 8 in terms if terms else kernel.spec.dtype == "float64"
+    places = places_of([8 * s.total for _, s in summed] * (2 if is_compensated else 1))
     first = {at: places[number] for number, (at, _) in enumerate(summed)}
     rests = places[len(summed) : -1]
     sources = [*range(inputs), *[-1 - first[at] if at in first else inputs + at for at in range(len(sums))]]

@@ -191,7 +191,10 @@ def fresh(
         return outputs, outputs
     slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
-        sums, rests = geometry.split.accumulators(compute, xp)
+        # The terms of joined rows are of the outputs' dtype, such as that of sums, and others of the arithmetic's.
+        is_joined = geometry.packing is not None and geometry.packing.sums
+        is_compensated = any(dtype.itemsize == 8 for dtype in dtypes) if is_joined else compute == "float64"
+        sums, rests = geometry.split.accumulators(is_compensated, xp)
         slots = [s if y is None else y for y, s in zip(slots, sums, strict=True)]
     new = iter(new_arrays(geometry, [dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
     outputs = tuple([next(new) if y is None else y for y in slots])

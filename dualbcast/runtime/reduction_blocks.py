@@ -92,7 +92,7 @@ class Split:
         sums = [s for s in self.sums if s is not None]
         return all(s.copies == s.folds == 1 and s.row[-1] == 0 and 0 not in s.row[:-1] for s in sums)
 
-    def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
+    def accumulators(self, is_compensated: bool, xp: Any) -> tuple[list[Array | None], list[Array]]:
         """An array for each summed output; and others for rounding errors where sums are compensated. They are zeros if
         the kernel adds to them."""
         if self.is_written:
@@ -104,7 +104,7 @@ class Split:
             return [None if s is None else next(new) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
         sums = [None if s is None else zeros(s.total) for s in self.sums]
-        rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []
+        rests = [zeros(array.size) for array in sums if array is not None] if is_compensated else []
         return sums, rests
 
 

@@ -221,6 +221,20 @@ def test_integers_and_bools(backend):
     assert (gradient[1, "rate"], hessian[2, "rate", "rate"]) == (0, 0)
 
 
+@pytest.mark.parametrize("points", [3, 5, 20, 24, 40])
+def test_many_rows_of_float32(points):
+    """Rows are joined, and their terms are of float64, as the sums are."""
+    weighted = differentiable_broadcast(lambda x, rate: x * rate)
+    x = np.random.default_rng(points).normal(size=(9000, points)).astype(np.float32)
+    for rates in (np.linspace(0.5, 2, 9000, dtype=np.float32)[:, None], np.linspace(0.5, 2, points, dtype=np.float32)):
+        value, gradient = weighted.sum(x, rates, wrt="rate", order=1)
+        axis = 1 if rates.ndim == 2 else 0
+        np.testing.assert_allclose(gradient["rate"], x.astype(float).sum(axis, keepdims=rates.ndim == 2), rtol=1e-9)
+        terms = (x * rates).astype(float)
+        np.testing.assert_allclose(value, terms.sum(axis, keepdims=rates.ndim == 2), rtol=1e-9)
+    np.testing.assert_allclose(float(weighted.sum(x, rates)), terms.sum(), rtol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "uint64", "float16"])
 def test_rows_of_other_dtypes(dtype):
     """The last elements of a row are read with a mask, of any dtype and stride."""
