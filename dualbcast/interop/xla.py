@@ -123,7 +123,8 @@ def _geometry(
         for at, (own, dtype) in enumerate(arguments):
             lengths = shape if at in expanded else own
             forms.append((lengths, strides_of(lengths, dtype.itemsize), dtype))
-        geometry = lay_out(tuple(forms), (None,) * outputs, names, sums, "cpu", least)
+        counts = any(dtype.kind in "biu" for dtype in spec.dtypes)
+        geometry = lay_out(tuple(forms), (None,) * outputs, names, sums, "cpu", least, counts)
         if geometry.packing is None or geometry.split is None or not geometry.split.blocks:
             return geometry, expanded
         expanded = (*expanded, *geometry.packing.inputs)

@@ -173,7 +173,7 @@ def plan(
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names, shapes, target, least)
+        geometry = lay_out(inputs, written, operands.names, shapes, target, least, _has_integers(dtypes))
     outputs, targets = fresh(geometry, dtypes, operands.signature.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
     if any(given):
@@ -297,10 +297,14 @@ def find_fit(
                 raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not _is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
-    geometry = lay_out(inputs, written, names, shapes, target, least)
+    geometry = lay_out(inputs, written, names, shapes, target, least, _has_integers(dtypes))
     forms = (*inputs, *[form for form in outs if form is not None])
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
     return Fit(geometry, forms, tuple(map(_extent, forms)), positions, unfit)
+
+
+def _has_integers(dtypes: Sequence[DType]) -> bool:
+    return any(dtype.kind in "biu" for dtype in dtypes)
 
 
 @lru_cache(maxsize=1024)

@@ -221,6 +221,18 @@ def test_integers_and_bools(backend):
     assert (gradient[1, "rate"], hessian[2, "rate", "rate"]) == (0, 0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("points", [3, 20, 40])
+def test_many_rows_of_counts(points, dtype):
+    counted = differentiable_broadcast(lambda x, limit: (x * limit, x > limit))
+    x = np.random.default_rng(points).normal(size=(9000, points)).astype(dtype)
+    for limits in (np.linspace(-1, 1, 9000, dtype=dtype)[:, None], np.linspace(-1, 1, points, dtype=dtype)):
+        axis = 1 if limits.ndim == 2 else 0
+        value = counted.sum(x, limits, wrt="limit", order=1).value
+        np.testing.assert_array_equal(value[1], (x > limits).sum(axis, keepdims=axis == 1))
+        assert counted.sum(x, limits)[1] == (x > limits).sum()
+
+
 @pytest.mark.parametrize("points", [3, 5, 20, 24, 40])
 def test_many_rows_of_float32(points):
     """Rows are joined, and their terms are of float64, as the sums are."""
