@@ -38,7 +38,7 @@ _Row: TypeAlias = "tuple[int, ...]"
 # `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
 # docs/decisions/043-limits-of-short-rows.md. Where all outputs are sums of float64 over a row, vectors add up
 # terms, and are ahead of joined rows from this number on (docs/decisions/122-sums-in-registers.md).
-_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS, _MOST_JOINED_TERMS = 24, 16, 4096, 8
+_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS, _MOST_JOINED_TERMS = 24, 16, 4096, 9
 # The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
 _LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
 # Two axes change places if rows are short beside columns. The fewest elements of such a column; the most elements of a
