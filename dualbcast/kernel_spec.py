@@ -45,6 +45,9 @@ class Layout(NamedTuple):
     # has unit stride or none there, and sizes, strides and addresses suit accesses of so many elements.
     lanes: int = 1
     values: tuple[int, ...] = ()  # which inputs a CUDA kernel is given as numbers, and not as the addresses of any
+    # Whether each sum is that of a whole row of the innermost dimension. A CPU kernel then writes the sums. It does not
+    # add them to what is there, nor hand rounding errors over.
+    whole_rows: bool = False
 
     @property
     def stride_count(self) -> int:
@@ -79,13 +82,14 @@ class Layout(NamedTuple):
 class KernelSpec(NamedTuple):
     """How a compiled CPU kernel is called: its parameters are (start, stop), then sizes, strides and pointers.
 
-    Where outputs are summed there is no (start, stop): the kernel adds the sums over the whole space to what is there.
+    Where outputs are summed there is no (start, stop): the kernel adds the sums over the whole space to what is there,
+    unless the layout has `whole_rows`.
     """
 
     element: str  # the name of the scalar function
     dtype: str  # the compute dtype, "float32" or "float64"
     # The dtype name that each pointer argument is stored as: float64 for a summed output. Where sums of float64 are
-    # compensated, the rounding errors follow the outputs, in an array for each.
+    # compensated, the rounding errors follow the outputs, in an array for each, unless the layout has `whole_rows`.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layout: Layout

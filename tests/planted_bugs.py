@@ -260,6 +260,12 @@ BUGS = [
         "test_speculation test_masked_loops",
     ),
     Bug(
+        "elements past the end of a row in its sums",
+        "term.halved(self.unit.lanes) if body.mask is None else body.mask.choose(term, 0.0)",
+        "term.halved(self.unit.lanes)",
+        "test_sums",
+    ),
+    Bug(
         "log with another constant",
         "polynomial(format_of(f).logarithm, f)",
         "polynomial(__import__(__name__[:-10] + 'formats', fromlist=['']).FLOAT32.logarithm, f)",
@@ -611,6 +617,12 @@ BUGS = [
         "is_better = is_finite and (is_first or actual >= least)",
         "is_better = is_finite",
         "test_nist test_least_squares",
+    ),
+    Bug(
+        "a fit that ends without its last step",
+        "new if is_taken else x for new, x in zip(trial, best.parameters, strict=True)",
+        "x for x in best.parameters",
+        "test_least_squares",
     ),
     Bug(
         "a step of a fit out of its bounds",

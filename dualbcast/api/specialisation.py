@@ -16,7 +16,15 @@ from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
 from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.element import Call, Derivation, Element, Ran, Summed, run_call
-from dualbcast.program.outputs import SUM_DTYPE, Results, Shape, SumResults, broadcasts_to
+from dualbcast.program.outputs import (
+    SUM_DTYPE,
+    Results,
+    Shape,
+    SumResults,
+    broadcasts_to,
+    misfit_of_weights,
+    weights_of,
+)
 from dualbcast.program.products import Which, output_dtypes
 from dualbcast.rules.guards import reader
 from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of
@@ -172,14 +180,11 @@ class Specialisation:
     def _weights(self, weights: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """A weight for each output, checked, in the dtype of the arithmetic."""
         structure, shape = self.element.function.structure, self._shape(values)
-        several = structure.flatten(weights, "weights") if structure.holds(weights) else (weights,)
-        checked = [self._cast(each, np.dtype(self.signature.compute), "the weight") for each in several]
+        compute = np.dtype(self.signature.compute)
+        checked = [self._cast(each, compute, "the weight") for each in weights_of(weights, structure)]
         for each in checked:
             if not self._fits(each, values, shape):
-                raise ShapeError(
-                    f"the weights have shape {tuple(each.shape)}, which does not broadcast to that of the residuals, "
-                    f"{tuple(shape)}"
-                )
+                raise misfit_of_weights(each.shape, shape)
         return tuple(checked) * (structure.count // len(checked))
 
     def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:

@@ -274,13 +274,13 @@ class Value:
         vector.type = Lanes(self.kind.element, len(places))
         return Value(self.builder, vector)
 
-    def sum(self) -> Value:
-        """The sum of the elements of a vector, half by half."""
-        total, half = self, self.lanes // 2
-        while half:
+    def halved(self, lanes: int) -> Value:
+        """The sum of a vector's parts of so many elements, half by half."""
+        total = self
+        while total.lanes > lanes:
+            half = total.lanes // 2
             total = total.shuffle(total, range(half)) + total.shuffle(total, range(half, 2 * half))
-            half //= 2
-        return total.lane(0)
+        return total
 
     def lane(self, place: int) -> Value:
         """An element of a vector."""
@@ -290,6 +290,37 @@ class Value:
         """A vector with another element in a place."""
         lane = ir.Constant(TYPES["int32"], place)
         return Value(self.builder, self.builder.insert_element(self.value, number.value, lane))
+
+
+def lane_sums(vectors: Sequence[Value]) -> Value:
+    """The sum of the elements of each vector, as the first elements of one: half by half.
+
+    All vectors are added up together, which takes about two shuffles for each, however long it is.
+    """
+    lanes, count = vectors[0].lanes, 1 << (len(vectors) - 1).bit_length()
+
+    def merged(given: Sequence[Value]) -> Value:
+        """So many parts of the sum of each."""
+        if len(given) == 1:
+            return given[0]
+        half, parts = len(given) // 2, lanes // len(given)
+        # Places in the same 16 bytes of both vectors are exchanged by a single instruction.
+        pairs = (given[::2], given[1::2]) if parts == 1 else (given[:half], given[half:])
+        left, right = map(merged, pairs)
+        blocks = range(0, lanes, 2 * parts)
+        if parts == 1:
+            places = [first + side for first in blocks for side in (0, lanes)]
+        else:
+            places = [first + side + at for side in (0, lanes) for first in blocks for at in range(parts)]
+        return left.shuffle(right, places) + left.shuffle(right, [place + parts for place in places])
+
+    total = merged([*vectors, *[vectors[0].constant(0)] * (count - len(vectors))])
+    parts = lanes // count
+    while parts > 1:
+        parts //= 2
+        places = [first + at for first in range(0, 2 * parts * count, 2 * parts) for at in range(parts)]
+        total = total.shuffle(total, places) + total.shuffle(total, [place + parts for place in places])
+    return total
 
 
 def intrinsic(name: str, first: Value, *others: Any) -> Value:

@@ -24,7 +24,7 @@ Evaluate = Callable[[tuple[Any, ...], Data], tuple[Any, Sequence[Any], Sequence[
 
 # The elements of a batch for each thread, of which a pass takes some milliseconds; and the part of a batch that has to
 # be still running, or else the others leave it.
-_ELEMENTS, _RUNNING_PART = 1 << 19, 0.75
+_ELEMENTS, _RUNNING_PART = 1 << 19, 0.5
 
 
 class Tests(NamedTuple):
@@ -72,8 +72,9 @@ def run(
             for state, places, ended in _batch(problem, evaluate, limits, tests, rows, is_curved):
                 arrays: tuple[Any, ...] = (*parameters, *matrix, cost, iterations, status)
                 numbers = (*state.parameters, *state.matrix, state.cost, state.iterations, state.status)
+                where = slice(rows.start, rows.stop) if len(ended) == len(rows) else ended
                 for array, number in zip(arrays, numbers, strict=True):
-                    array[ended] = np.reshape(number, -1)[places]
+                    array[where] = np.reshape(number, -1)[places]
                 advanced(len({*ended.tolist()}) if progress else 0)
     cost[np.isinf(cost)] = np.nan
     sides = [np.reshape(limit, -1) for limit in limits]

@@ -63,7 +63,8 @@ def maximum_likelihood(
     Each iteration is one launch of `f.sum(order=2)`, and one of a kernel that solves for the steps. Where the
     log-likelihood is not concave, the Hessian is damped until it is negative definite. How much it is damped else
     follows from how well the last step was predicted. This is a trust region with a multiplier in place of a radius:
-    S. Goldfeld, R. Quandt and H. Trotter, *Maximization by quadratic hill-climbing*, Econometrica 34 (1966) 541.
+    S. Goldfeld, R. Quandt and H. Trotter, *Maximization by quadratic hill-climbing*, Econometrica 34 (1966) 541. A
+    last step ends a fit, as for `least_squares`.
 
     Examples
     --------

@@ -16,8 +16,9 @@ import numpy as np
 from dualbcast.api.binding import Wrt
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.foreign_objects import called
-from dualbcast.program.outputs import Shape, broadcasts_to
+from dualbcast.foreign_objects import called, instead
+from dualbcast.program.outputs import Shape, broadcasts_to, misfit_of_weights, weights_of
+from dualbcast.runtime.arguments import is_array
 from dualbcast.runtime.iteration_space import result_shape
 
 Bounds = Mapping[str, tuple[Any, Any]] | None
@@ -113,14 +114,11 @@ class Problem:
 
     def add_weights(self, given: Any) -> None:
         """Add the weights of residuals to the data."""
-        leaves = self.structure.flatten(given, "weights") if self.structure.holds(given) else (given,)
+        leaves = weights_of(given, self.structure)
         for leaf in leaves:
             _check_array("weights", leaf)
             if not broadcasts_to(np.shape(leaf), self._whole):
-                raise ShapeError(
-                    f"the weights have shape {np.shape(leaf)}, which does not broadcast to that of the residuals, "
-                    f"{self._whole}"
-                )
+                raise misfit_of_weights(np.shape(leaf), self._whole)
             if np.any(np.less(leaf, 0)):
                 raise ArgumentError("a weight is negative; weights are the inverse variances of residuals, or 0")
         self.data = self.data._replace(weights=tuple([self.laid_out(leaf) for leaf in leaves]))
@@ -134,13 +132,13 @@ class Problem:
     def residuals(self) -> Any:
         """The number of residuals of each fit that have a weight other than 0."""
         outputs, weights = self.structure.count, self.data.weights
+        if not weights:
+            return self.points * outputs
         total = np.zeros(self.count, np.int64)
         for leaf in weights:
             axes = tuple(range(0 if self.is_single else 1, leaf.ndim))
             elements = math.prod([leaf.shape[axis] for axis in axes])
             total += np.count_nonzero(leaf, axis=axes) * (self.points // max(1, elements))
-        if not weights:
-            total += self.points
         return total if len(weights) > 1 else total * outputs
 
     def _check_captured(self, captured: dict[str, Any]) -> None:
@@ -217,4 +215,5 @@ def _start(name: str, value: Any) -> Any:
 def _check_array(name: str, value: Any) -> None:
     """Refuse arrays of other libraries: some have labels or a mask, which NumPy would not see."""
     if type(value) is not np.ndarray and not isinstance(value, np.generic | float | int | list | tuple):
-        raise ArgumentError(f"{name} is {called(value)}; fits take NumPy's arrays and numbers: np.asarray({name})")
+        hint = f"Pass cupy.asnumpy({name})." if is_array(value, "cupy") else instead(value, name)
+        raise ArgumentError(f"{name} is {called(value)}; fits take NumPy's arrays and numbers. {hint}".rstrip())

@@ -77,7 +77,9 @@ def least_squares(
     the steps. The scale of a step is that of J. Moré (Lecture Notes in Mathematics 630 (1978) 105), its damping that of
     H. B. Nielsen (report IMM-REP-1999-05, Technical University of Denmark). Bounds are kept by projection on the box
     with an active set (D. Bertsekas, SIAM J. Control and Optimization 20 (1982) 221). The tests for convergence are
-    those of MINPACK's `lmder`. The normal equations square the condition number of J. If digits of the parameters are
+    those of MINPACK's `lmder`. A fit that has passed one goes on by the step that the derivatives there give, if that
+    is shorter than the one before: the parameters gain two digits, and `sum_of_squares` and `covariance` are those
+    without it. The normal equations square the condition number of J. If digits of the parameters are
     lost by that, rescale or recentre the data, or use `scipy.optimize.least_squares` with
     `dualbcast.interop.scipy.Residuals`.
 

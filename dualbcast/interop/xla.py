@@ -123,7 +123,8 @@ def _geometry(
         for at, (own, dtype) in enumerate(arguments):
             lengths = shape if at in expanded else own
             forms.append((lengths, strides_of(lengths, dtype.itemsize), dtype))
-        geometry = lay_out(tuple(forms), (None,) * outputs, names, sums, "cpu", least)
+        counts = any(dtype.kind in "biu" for dtype in spec.dtypes)
+        geometry = lay_out(tuple(forms), (None,) * outputs, names, sums, "cpu", least, counts)
         if geometry.packing is None or geometry.split is None or not geometry.split.blocks:
             return geometry, expanded
         expanded = (*expanded, *geometry.packing.inputs)
@@ -181,11 +182,14 @@ def _numbers(kernel: CpuKernel, geometry: Geometry, sums: Sequence[Sum | None], 
         rows[:, 0], rows[:, 1] = bounds[:-1], bounds[1:]
         rows[:, 2 : 2 + len(geometry.ints)] = geometry.ints
     summed = [(at, s) for at, s in enumerate(sums) if s is not None]
-    places = places_of([8 * s.total for _, s in summed] * (2 if kernel.spec.dtype == "float64" else 1))
+    terms = [kernel.itemsizes[at] for at, _ in packing.sums] if packing is not None and packing.sums else []
+    is_compensated = 8 in terms if terms else kernel.spec.dtype == "float64"
+    places = places_of([8 * s.total for _, s in summed] * (2 if is_compensated else 1))
     first = {at: places[number] for number, (at, _) in enumerate(summed)}
     rests = places[len(summed) : -1]
     sources = [*range(inputs), *[-1 - first[at] if at in first else inputs + at for at in range(len(sums))]]
-    sources += [-1 - place for place in rests]
+    # A kernel that writes the sums of whole rows leaves the rounding errors at zero.
+    sources += [] if geometry.layout.whole_rows else [-1 - place for place in rests]
     assert len(sources) == count
     sum_rows = np.zeros((len(summed), len(SUM)), np.int64)
     for number, (at, s) in enumerate(summed):

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import (
+    all_expressions,
     assigned,
     free_names,
     iterations_of,
@@ -26,7 +27,8 @@ from dualbcast.ir.traversal import (
     operations_of,
     statements,
 )
-from dualbcast.passes.cost_model import cost_of_element, cost_of_operation
+from dualbcast.passes.cost_model import cost_of_element, cost_of_expression, cost_of_operation
+from dualbcast.passes.vector_analysis import varies, varying_names
 from dualbcast.rules.table import RULES
 
 
@@ -170,13 +172,17 @@ ARRAY_LIMIT = 48
 CARRIED_LIMIT = 32
 
 
-def vectors_to_interleave(function: ir.Function, arrays: int, most: int, free: int = 1) -> int:
+def vectors_to_interleave(
+    function: ir.Function, arrays: int, most: int, free: int = 1, uniform: Set[str] = frozenset()
+) -> int:
     """How many vectors of elements to interleave in a function that fits vectors: `most` of them at most.
 
-    It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are.
+    It reads or writes so many arrays. Up to `free` vectors are allowed whatever the limits are. What is computed from
+    the parameters in `uniform` alone is written once.
     """
     parallelism = cost_of_element(function) / max(1.0, _depth(function))
-    written = sum(cost_of_operation(op.name) for op in operations_of(function))
+    varying = varying_names(function, uniform)
+    written = sum(cost_of_expression(each) for each in all_expressions(function) if varies(each, varying))
     limits = (written, COST_LIMIT), (arrays, ARRAY_LIMIT), (most_carried(function), CARRIED_LIMIT)
     fits = [n for n in (2, 4) if n <= most and (n <= free or all(n * each <= limit for each, limit in limits))]
     return next((n for n in (1, *fits) if n * parallelism >= WANTED_PARALLELISM), max((1, *fits)))

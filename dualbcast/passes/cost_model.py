@@ -26,14 +26,14 @@ _WEIGHTS = {
 
 def cost_of_element(function: ir.Function) -> float:
     """The cost of one element; both sides of a branch count half."""
-    return cost_of_block(function.body) + sum(_cost_of_expression(output.value) for output in function.outputs)
+    return cost_of_block(function.body) + sum(cost_of_expression(output.value) for output in function.outputs)
 
 
 def cost_of_block(block: ir.Block) -> float:
     """The cost of a block."""
     total = 0.0
     for stmt in block:
-        total += sum(map(_cost_of_expression, expressions(stmt)))
+        total += sum(map(cost_of_expression, expressions(stmt)))
         match stmt:
             case ir.If():
                 total += (cost_of_block(stmt.then) + cost_of_block(stmt.orelse)) / 2
@@ -42,10 +42,11 @@ def cost_of_block(block: ir.Block) -> float:
     return total
 
 
-def _cost_of_expression(expr: ir.Expr) -> float:
+def cost_of_expression(expr: ir.Expr) -> float:
+    """The cost of an expression."""
     if not isinstance(expr, ir.Op):
         return 0.0
-    return cost_of_operation(expr.name) + sum(map(_cost_of_expression, expr.args))
+    return cost_of_operation(expr.name) + sum(map(cost_of_expression, expr.args))
 
 
 @lru_cache(maxsize=1024)

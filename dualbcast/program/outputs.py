@@ -228,6 +228,18 @@ def broadcasts_to(shape: Shape, whole: Shape) -> bool:
     return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
 
 
+def weights_of(given: Any, structure: Structure) -> Sequence[Any]:
+    """Weights of residuals: one for each of the structure that a function returns, or one for all."""
+    return structure.flatten(given, "weights") if structure.holds(given) else (given,)
+
+
+def misfit_of_weights(shape: Shape, whole: Shape) -> ShapeError:
+    """The error for weights of one shape, and residuals of another."""
+    return ShapeError(
+        f"the weights have shape {tuple(shape)}, which does not broadcast to that of the residuals, {tuple(whole)}"
+    )
+
+
 def sum_to(array: Any, shape: Shape) -> Any:
     """Sum over the axes along which an argument of `shape` was broadcast."""
     extra = array.ndim - len(shape)

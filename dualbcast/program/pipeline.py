@@ -202,20 +202,24 @@ def kernel_program(
     summed = layout.summed(len(inputs))
     vectors = vectors_of_row(converted, uniform, layout, dtype) if fits_vectors(converted, uniform) else 0
     stored = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
-    stored += ["float64"] * len(summed) if dtype == "float64" else []
+    stored += ["float64"] * len(summed) if dtype == "float64" and not layout.whole_rows else []
     spec = KernelSpec(function.name, dtype, tuple(inputs), tuple(stored), layout, vectors)
     return KernelProgram(spec, converted, helpers_of(converted))
 
 
 def vectors_of_row(function: Function, uniform: set[str], layout: Layout, dtype: str) -> int:
     """How many vectors of a function that fits vectors the CPU computes side by side."""
+    arrays, free = len(function.params) + len(function.outputs), 2 if has_varying_branches(function, uniform) else 1
+    of_row = {layout.classes[which][-1] for which in layout.which[len(function.params) :]} == {"0"}
     # Rows may be shorter. A vector of float64 is a cache line, and memory likes pairs of lines.
-    if layout.rank == 1 or has_loops(function.body):
+    if dtype == "float64" and of_row:
+        # Sums are no arrays, and what is left of a row goes on with one vector at a time.
+        most, arrays = 4, len(function.params)
+    elif layout.rank == 1 or has_loops(function.body):
         most = 4
     else:
         most = 2 if dtype == "float64" and not layout.summed(len(function.params)) else 1
-    arrays, free = len(function.params) + len(function.outputs), 2 if has_varying_branches(function, uniform) else 1
-    return vectors_to_interleave(function, arrays, most, free)
+    return vectors_to_interleave(function, arrays, most, free, uniform)
 
 
 def helpers_of(function: Function) -> dict[str, Function]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
@@ -37,7 +38,7 @@ _Row: TypeAlias = "tuple[int, ...]"
 # `_WHOLE_VECTORS`. With sums over all rows they are joined up to `SHORT`. The figures are in
 # docs/decisions/043-limits-of-short-rows.md. Where all outputs are sums of float64 over a row, vectors add up
 # terms, and are ahead of joined rows from this number on (docs/decisions/122-sums-in-registers.md).
-_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS, _MOST_JOINED_TERMS = 24, 16, 4096, 32
+_SHORT_ROW, _WHOLE_VECTORS, _MANY_ELEMENTS, _MOST_JOINED_TERMS = 24, 16, 4096, 9
 # The elements of a row that is long. More arrays than this, 16 KiB each, would overflow the second-level cache.
 _LONG_ROW, _MOST_JOINED_ARRAYS = 100, 128
 # Two axes change places if rows are short beside columns. The fewest elements of such a column; the most elements of a
@@ -83,13 +84,14 @@ def lay_out(
     shapes: Shapes = None,
     target: Target = "cpu",
     least: int = WORK,
+    counts: bool = False,
 ) -> Geometry:
     """Broadcast, order the axes by memory, and coalesce them, for a kernel of a target.
 
     `inputs` and `outs` say how each array lies in memory, the strides being whole numbers of elements; an output that
-    is None is to be allocated. `shapes` are those of sums. Where these are not for a CUDA
-    kernel, a block has at least so many elements. It raises a `ShapeError`, with the parameters' names, if the shapes
-    do not broadcast together. The same arguments give the same object.
+    is None is to be allocated. `shapes` are those of sums. Where these are not for a CUDA kernel, a block has at least
+    so many elements; `counts` says that some outputs are integers. It raises a `ShapeError`, with the parameters'
+    names, if the shapes do not broadcast together. The same arguments give the same object.
     """
     shape = result_shape(inputs, names)
     given = [form for form in outs if form is not None]
@@ -112,7 +114,7 @@ def lay_out(
     axes = [axis for axis in order if shape[axis] > 1]
     sizes, rows = tuple([shape[axis] for axis in axes]), [tuple([row[axis] for axis in axes]) for row in rows]
     if target == "cpu":
-        dimensions = _dimensions_of(sizes, rows, inputs, shapes is not None)
+        dimensions = _dimensions_of(sizes, rows, inputs, shapes is not None, counts)
     else:
         dimensions = _Dimensions(*_coalesced(sizes, rows))
     sizes, rows, packing = dimensions.sizes, dimensions.rows, dimensions.packing
@@ -141,6 +143,8 @@ def lay_out(
             split = Split((), copied(own, lambda s: partial_sums(sizes, s.row)), True)
         elif any(own):
             split = split_for_threads(sizes, strides, rows, own, least)
+            if target == "cpu" and len(sizes) > 1 and total and split.has_whole_rows:
+                layout, split = layout._replace(whole_rows=True), replace(split, is_written=True)
     in_order = order == tuple(range(rank))
     return Geometry(shape, total, None if in_order else order, layout, sizes, strides, sizes + strides, split, packing)
 
@@ -218,14 +222,14 @@ class _Dimensions(NamedTuple):
     length: int = 1
 
 
-def _dimensions_of(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], sums: bool) -> _Dimensions:
+def _dimensions_of(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], sums: bool, counts: bool) -> _Dimensions:
     """The dimensions of a kernel, and the inputs that are packed for it.
 
     `lengths` are those of the result's axes, from the outermost in memory to the innermost. `rows` are the strides of
     inputs and then of outputs along each axis, 0 where an output is summed. `sums` says whether outputs may be sums.
     """
     return (
-        _joined(lengths, rows, inputs)
+        _joined(lengths, rows, inputs, counts)
         or _grouped(lengths, rows, len(inputs))
         or _packed(lengths, rows, inputs, sums)
         or _Dimensions(*_coalesced(lengths, rows))
@@ -287,7 +291,7 @@ def _fresh_strides(shape: tuple[int, ...], order: tuple[int, ...], own: tuple[in
     return tuple(strides)
 
 
-def _joined(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...]) -> _Dimensions | None:
+def _joined(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], counts: bool) -> _Dimensions | None:
     """Short rows joined to one row. Inputs are packed unless all their elements follow one another; the kernel hands
     over the terms of sums, in its compute dtype."""
     whole, count = _contiguous(lengths), len(inputs)
@@ -297,7 +301,7 @@ def _joined(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...]) -> _Dimen
         return None
     sizes, (steps, *strides) = _coalesced(lengths, [whole, *[rows[position] for position in (*packed, *summed)]])
     sums = {position: _OVER.get(row, "") for position, row in zip(summed, strides[len(packed) :], strict=True)}
-    if len(sizes) == 1 or "" in sums.values() or (sums and not _is_of_one_float(inputs)):
+    if len(sizes) == 1 or "" in sums.values() or (sums and (counts or not _is_of_one_float(inputs))):
         return None
     last = sizes[-1]
     is_double = any(dtype == np.float64 for _, _, dtype in inputs)

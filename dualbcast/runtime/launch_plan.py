@@ -173,7 +173,7 @@ def plan(
     geometry = fit.geometry
     if aside != fit.unfit:
         written = tuple([None if position in aside else form for position, form in enumerate(forms)])
-        geometry = lay_out(inputs, written, operands.names, shapes, target, least)
+        geometry = lay_out(inputs, written, operands.names, shapes, target, least, _has_integers(dtypes))
     outputs, targets = fresh(geometry, dtypes, operands.signature.compute, xp, direct)
     pointers = locate((*operands.arrays, *targets))
     if any(given):
@@ -191,7 +191,10 @@ def fresh(
         return outputs, outputs
     slots, rests = [*direct] or [None] * len(dtypes), list[Array]()
     if geometry.split is not None:
-        sums, rests = geometry.split.accumulators(compute, xp)
+        # The terms of joined rows are of the outputs' dtype, such as that of sums, and others of the arithmetic's.
+        is_joined = geometry.packing is not None and geometry.packing.sums
+        is_compensated = any(dtype.itemsize == 8 for dtype in dtypes) if is_joined else compute == "float64"
+        sums, rests = geometry.split.accumulators(is_compensated, xp)
         slots = [s if y is None else y for y, s in zip(slots, sums, strict=True)]
     new = iter(new_arrays(geometry, [dtype for y, dtype in zip(slots, dtypes, strict=True) if y is None], xp))
     outputs = tuple([next(new) if y is None else y for y in slots])
@@ -294,10 +297,14 @@ def find_fit(
                 raise DTypeError(f"{name} has dtype {form[2]}; it must be exactly that of the output, {dtype}.")
     unfit = frozenset(position for position, form in enumerate(outs) if form is not None and not _is_nested(form))
     written = tuple([None if position in unfit else form for position, form in enumerate(outs)])
-    geometry = lay_out(inputs, written, names, shapes, target, least)
+    geometry = lay_out(inputs, written, names, shapes, target, least, _has_integers(dtypes))
     forms = (*inputs, *[form for form in outs if form is not None])
     positions = tuple([position for position, form in enumerate(outs) if form is not None])
     return Fit(geometry, forms, tuple(map(_extent, forms)), positions, unfit)
+
+
+def _has_integers(dtypes: Sequence[DType]) -> bool:
+    return any(dtype.kind in "biu" for dtype in dtypes)
 
 
 @lru_cache(maxsize=1024)

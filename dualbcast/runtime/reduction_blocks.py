@@ -79,21 +79,32 @@ Sums: TypeAlias = "tuple[Sum | None, ...]"
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
     """Blocks, and the sum of each output. There are no blocks where panels of short rows are run, nor for a CUDA
-    kernel, where each accumulator `is_written` once. One is made for each way in which arrays lie, and compared by
-    identity."""
+    kernel. That writes each accumulator once, as a CPU kernel does where sums are those of whole rows (`is_written`).
+    One is made for each way in which arrays lie, and compared by identity."""
 
     blocks: tuple[Block, ...]
     sums: Sums
     is_written: bool = False
 
-    def accumulators(self, compute: str, xp: Any) -> tuple[list[Array | None], list[Array]]:
-        """An array for each summed output; and others for rounding errors where sums are compensated. A CPU kernel adds
-        to them, so they are zeros."""
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether each sum is over the innermost dimension and no other one, and no block has a part of a row."""
+        sums = [s for s in self.sums if s is not None]
+        return all(s.copies == s.folds == 1 and s.row[-1] == 0 and 0 not in s.row[:-1] for s in sums)
+
+    def accumulators(self, is_compensated: bool, xp: Any) -> tuple[list[Array | None], list[Array]]:
+        """An array for each summed output; and others for rounding errors where sums are compensated. They are zeros if
+        the kernel adds to them."""
         if self.is_written:
-            return [None if s is None else xp.empty(s.total) for s in self.sums], []
+            totals = [s.total for s in self.sums if s is not None]
+            if xp is np and len({*totals}) == 1:
+                new = iter(POOL.empties((totals[0],), [np.dtype(np.float64)] * len(totals)))
+            else:
+                new = iter([xp.empty(total) for total in totals])
+            return [None if s is None else next(new) for s in self.sums], []
         zeros = POOL.zeros if xp is np else xp.zeros
         sums = [None if s is None else zeros(s.total) for s in self.sums]
-        rests = [zeros(array.size) for array in sums if array is not None] if compute == "float64" else []
+        rests = [zeros(array.size) for array in sums if array is not None] if is_compensated else []
         return sums, rests
 
 

@@ -75,7 +75,10 @@ def test_sum_gradient_and_hessian(count, dtype, backend):
 
 
 @BACKENDS
-@pytest.mark.parametrize(("rows", "points"), [(1, 1), (1, 40), (5, 1), (5, 3), (40, 33), (3, 1500), (70, 20)])
+@pytest.mark.parametrize(
+    ("rows", "points"),
+    [(1, 1), (1, 40), (5, 1), (5, 3), (9, 8), (9, 32), (40, 33), (3, 1500), (70, 20), (900, 5), (70, 64), (20, 2000)],
+)
 def test_one_sum_for_each_row(rows, points, backend):
     if backend == "python" and rows * points > 1400:
         pytest.skip("takes long")
@@ -160,7 +163,8 @@ def test_half_precision_does_not_overflow(dtype):
 
 def test_the_same_bits_for_any_number_of_threads():
     function, rng = differentiable_broadcast(log_density), np.random.default_rng(1)
-    for shape, wrt in (((10**6,), ()), ((300, 1111), ()), ((300, 1111), (300, 1)), ((20_000, 11), (20_000, 1))):
+    row_sums = ((300, 1111), (300, 1)), ((20_000, 11), (20_000, 1)), ((9000, 32), (9000, 1)), ((7, 60_000), (7, 1))
+    for shape, wrt in (((10**6,), ()), ((300, 1111), ()), *row_sums):
         arguments = rng.normal(size=shape), np.full(wrt, 0.25), np.full(wrt, 0.5)
         bits = set()
         for threads in (1, 2, 3, 8):
@@ -215,6 +219,46 @@ def test_integers_and_bools(backend):
     assert gradient[0, "rate"] == np.where(wins, hits, 1.0).sum()
     assert hessian[0, "rate", "rate"] == 2 * np.count_nonzero(~wins)
     assert (gradient[1, "rate"], hessian[2, "rate", "rate"]) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("points", [3, 20, 40])
+def test_many_rows_of_counts(points, dtype):
+    counted = differentiable_broadcast(lambda x, limit: (x * limit, x > limit))
+    x = np.random.default_rng(points).normal(size=(9000, points)).astype(dtype)
+    for limits in (np.linspace(-1, 1, 9000, dtype=dtype)[:, None], np.linspace(-1, 1, points, dtype=dtype)):
+        axis = 1 if limits.ndim == 2 else 0
+        value = counted.sum(x, limits, wrt="limit", order=1).value
+        np.testing.assert_array_equal(value[1], (x > limits).sum(axis, keepdims=axis == 1))
+        assert counted.sum(x, limits)[1] == (x > limits).sum()
+
+
+@pytest.mark.parametrize("points", [3, 5, 20, 24, 40])
+def test_many_rows_of_float32(points):
+    """Rows are joined, and their terms are of float64, as the sums are."""
+    weighted = differentiable_broadcast(lambda x, rate: x * rate)
+    x = np.random.default_rng(points).normal(size=(9000, points)).astype(np.float32)
+    for rates in (np.linspace(0.5, 2, 9000, dtype=np.float32)[:, None], np.linspace(0.5, 2, points, dtype=np.float32)):
+        value, gradient = weighted.sum(x, rates, wrt="rate", order=1)
+        axis = 1 if rates.ndim == 2 else 0
+        np.testing.assert_allclose(gradient["rate"], x.astype(float).sum(axis, keepdims=rates.ndim == 2), rtol=1e-9)
+        terms = (x * rates).astype(float)
+        np.testing.assert_allclose(value, terms.sum(axis, keepdims=rates.ndim == 2), rtol=1e-9)
+    np.testing.assert_allclose(float(weighted.sum(x, rates)), terms.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "uint64", "float16"])
+def test_rows_of_other_dtypes(dtype):
+    """The last elements of a row are read with a mask, of any dtype and stride."""
+    weighted = differentiable_broadcast(lambda x, rate: x * rate)
+    rates = np.linspace(0.5, 2, 300)[:, None]
+    for points in (3, 13, 45):
+        data = np.random.default_rng(points).integers(0, 255, (300, 2 * points)).astype(dtype)
+        for x in (data[:, :points].copy(), data[:, ::2], data[:, :points][:, ::-1]):
+            value, gradient = weighted.sum(x, rates, wrt="rate", order=1)
+            sums = x.astype(float).sum(1, keepdims=True)
+            np.testing.assert_array_equal(gradient["rate"], sums)
+            np.testing.assert_allclose(value, sums * rates, rtol=1e-12, atol=1e-10)
 
 
 @BACKENDS

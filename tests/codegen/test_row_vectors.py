@@ -183,6 +183,7 @@ def test_nothing_beyond_the_end_is_touched(function: Callable[..., float], dtype
             each(x, y, out=output)
             np.testing.assert_array_equal(output, wanted)
             assert (arrays[2][:-n] == 7).all()
+        np.testing.assert_allclose(float(broadcast.sum(x, y)), np.sum(broadcast(x, y), dtype=float), rtol=1e-3)
 
 
 def test_whole_vectors_have_no_masks() -> None:
@@ -338,6 +339,13 @@ for function in (*own.FUNCTIONS, own.cell_update):
             for found, wanted in zip(own.results(broadcast, *given), own.results(plain, *given)):
                 error = np.finfo(dtype).eps
                 np.testing.assert_allclose(found, wanted, rtol=50 * error, atol=50 * error)
+for function in own.FUNCTIONS:
+    broadcast, plain = (differentiable_broadcast(function, backend=name) for name in ("cpu", "python"))
+    for n in (1, 3, 8, 21, 40):
+        x, y = np.stack([own.pair(n, np.float64)[0]] * 3), own.pair(3, np.float64)[1][:, None]
+        found, wanted = (each.sum(x, y, wrt="y", order=1) for each in (broadcast, plain))
+        np.testing.assert_allclose(found.value, wanted.value, rtol=1e-13)
+        np.testing.assert_allclose(found.gradient["y"], wanted.gradient["y"], rtol=1e-13)
 widths = {
     int(width)
     for kernel in cpu._kernels.values()

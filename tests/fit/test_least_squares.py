@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,11 +69,20 @@ def test_many_fits() -> None:
     assert (found.degrees_of_freedom == X.size - 4).all()
 
 
-def test_the_default_tests_are_as_good_as_scipys() -> None:
+def test_the_default_tests_end_within_a_millionth_of_scipys_tightest() -> None:
     data, start = peaks(50)
     found = fit.least_squares(peak, X, data, *start, wrt=NAMES)
-    best = [2 * by_scipy(data[row], [each[row, 0] for each in start]).cost for row in range(50)]
-    np.testing.assert_allclose(found.sum_of_squares[:, 0], best, rtol=1e-8)
+    best = [by_scipy(data[row], [each[row, 0] for each in start]) for row in range(50)]
+    np.testing.assert_allclose(found.sum_of_squares[:, 0], [2 * each.cost for each in best], rtol=1e-8)
+    np.testing.assert_allclose(stacked(found)[:, 0], [each.x for each in best], rtol=1e-6)
+
+
+def test_the_last_step_stays_between_bounds() -> None:
+    data, (*start, offset) = peaks(50)
+    upper = fit.least_squares(peak, X, data, *start, offset, wrt=NAMES)["offset"] - 1e-9
+    begin = np.minimum(offset, upper - 0.1)
+    found = fit.least_squares(peak, X, data, *start, begin, wrt=NAMES, bounds={"offset": (None, upper)})
+    assert (found["offset"] <= upper).all()
 
 
 def test_one_fit_of_numbers() -> None:
@@ -369,6 +380,17 @@ def test_errors(change: dict[str, Any], error: type[Exception], words: str) -> N
     given = {"x": X, "y": data, **dict(zip(NAMES, start, strict=True)), "wrt": NAMES, **change}
     with pytest.raises(error, match=words):
         fit.least_squares(peak, **given)
+
+
+def test_arrays_of_a_gpu_are_to_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OfGpu:
+        def __array__(self) -> Any:
+            raise TypeError
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=OfGpu))
+    data, (*start, _) = peaks(3)
+    with pytest.raises(ArgumentError, match=r"Pass cupy\.asnumpy\(offset\)\."):
+        fit.least_squares(peak, X, data, *start, OfGpu(), wrt=NAMES)
 
 
 def test_functions_that_cannot_be_fitted() -> None:

@@ -55,11 +55,12 @@ def load_masked(pointer: Pointer, index: Along, mask: Value) -> Value:
     builder, pointer = pointer.builder, pointer.at(index.first)
     vector: Value = pointer[0].splat(mask.lanes)
     if index.step is None:
-        return Value(builder, masked_load(builder, pointer.value, size_of(pointer.kind), mask.value, vector.value))
+        loaded = masked_load(builder, pointer.value, size_of(pointer.kind), mask.value, vector.value)
+        return Value(builder, loaded, pointer.kind)
     for lane in range(1, mask.lanes):
         ahead = mask.lane(lane).choose(index.step * lane, 0)
         vector = vector.with_lane(lane, pointer[ahead])
-    return vector
+    return Value(builder, vector.value, pointer.kind)
 
 
 def store_masked(pointer: Pointer, index: Along, mask: Value, vector: Value) -> None:

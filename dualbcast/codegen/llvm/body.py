@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arrays import Along, load_along, store_along
+from dualbcast.codegen.llvm.arrays import Along, load_along, load_masked, store_along, store_masked
 from dualbcast.codegen.llvm.names import Names, names_in, names_of
 from dualbcast.codegen.llvm.operators import OPERATIONS, iterations, select, spread
 from dualbcast.codegen.llvm.polling import Countdown, cost, may_take_long
@@ -57,13 +57,15 @@ class _Merge(NamedTuple):
 class Body:
     """Writes statements into a function of LLVM, whose `arrays` are read and stored by name.
 
-    Vectors have `lanes` elements, 0 where there are none. The `countdown` is None where no loop polls.
+    Vectors have `lanes` elements, 0 where there are none. Of arrays that go along the row only the elements that the
+    `mask` has are read and written, all if it is None. The `countdown` is None where no loop polls.
     """
 
     def __init__(self, unit: Unit, f: Function, names: Names, lanes: int, countdown: Countdown | None) -> None:
         self.unit, self.f, self.builder, self.names = unit, f, f.builder, names
         self.lanes, self.countdown = lanes, countdown
         self.arrays: Mapping[str, Element] = {}
+        self.mask: Value | None = None
         # The ends of paths that continue with the next iteration of a loop, and of those that leave it.
         self._loops: list[tuple[_Merge, _Merge]] = []
         # The mask of the elements that take the branch that is being written; None is all of them.
@@ -307,7 +309,10 @@ class Body:
         """An element of an array, or the vector of elements from it on, in the type that it is computed in."""
         pointer, index, storage, _ = self.arrays[load.name]
         if isinstance(index, Along):
-            value = load_along(pointer, index, self.lanes, prefetches=not self._loops)
+            if self.mask is None:
+                value = load_along(pointer, index, self.lanes, prefetches=not self._loops)
+            else:
+                value = load_masked(pointer, index, self.mask)
         else:
             value = pointer[index]
         if storage in STORAGE:
@@ -320,7 +325,10 @@ class Body:
         value = self.expression(output.value)
         value = STORAGE[storage][1](value.to("float32")) if storage in STORAGE else value.to(pointer.kind)
         if isinstance(index, Along):
-            store_along(pointer, index, value.spread(self.lanes), is_streamed)
+            if self.mask is None:
+                store_along(pointer, index, value.spread(self.lanes), is_streamed)
+            else:
+                store_masked(pointer, index, self.mask, value.spread(self.lanes))
         else:
             pointer[index] = value
 

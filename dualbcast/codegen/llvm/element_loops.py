@@ -2,8 +2,8 @@
 
 It handles the linear indices in [start, stop) of the coalesced space, so that any split over threads is right. Where
 outputs are sums it covers the whole space, tile by tile of a row. Vectors add the terms of a sum over the row up in
-registers. Other terms go to memory of a tile, and are then added to the accumulators. The order of the additions is
-fixed.
+registers. Other terms go to memory of a tile. The sums of a tile are then added to the accumulators, or to those of the
+row, which are written at its end. The order of the additions is fixed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from dualbcast.codegen.llvm.polling import Countdown
 from dualbcast.codegen.llvm.rows import Row, RowWriter
 from dualbcast.codegen.llvm.target import KERNEL
 from dualbcast.codegen.llvm.unit import Unit
-from dualbcast.codegen.loops import LINE
-from dualbcast.codegen.loops.builder import Function, Module, Pointer
-from dualbcast.codegen.loops.calls import add
-from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value
+from dualbcast.codegen.loops.builder import Function, Module, Pointer, Variable
+from dualbcast.codegen.loops.calls import add, rounded
+from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, lane_sums, word
 from dualbcast.kernel_spec import PANEL, tile_length
 
 
@@ -105,46 +104,73 @@ class _Entry:
     # --- sums ----------------------------------------------------------------------------------------------------
 
     def sum(self) -> None:
-        """Add the sums over the whole space to the accumulators, tile by tile of a row."""
-        f, spec, last = self.f, self.unit.program.spec, self.last
-        is_compensated = spec.dtype == "float64"
+        """Add the sums over the whole space to the accumulators, tile by tile of a row; or write those of each row."""
+        f, spec = self.f, self.unit.program.spec
+        self.is_compensated = spec.dtype == "float64"
         summed = [self.inputs + position for position in spec.summed]
-        lane_sums = {at: f.room(self.writer.lanes, "float64", LINE) for at in self.writer.lane_sums.values()}
+        lane_sums = self.writer.room_for_sums(f) if self.writer.lane_sums else {}
         stored = [at for at in summed if at not in lane_sums]
-        tile = tile_length(len(stored), 8 if is_compensated else 4)
-        terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
-        lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
-        pointers = [terms.get(at, self.pointers[at]) for at in range(len(self.layout.which))]
+        tile = tile_length(len(stored), 8 if self.is_compensated else 4)
+        self.terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
+        self.lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
+        pointers = [self.terms.get(at, self.pointers[at]) for at in range(len(self.layout.which))]
 
-        zeros = Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.writer.lanes), 0.0)) if lane_sums else None
+        along = [at for at in summed if self.layout.classes[self.layout.which[at]][self.last] != "0"]
+        # Sums over the row, those from the lanes of vectors in groups that are added up together.
+        together, of_lanes = self.unit.lanes, list(lane_sums)
+        groups = [of_lanes[at : at + together] for at in range(0, len(of_lanes), together or 1)]
+        groups += [[at] for at in stored if at not in along]
 
-        def add_term(at: int, place: Value, term: Value) -> None:
-            sums, term = self.pointers[at], term.to("float64")
-            if is_compensated:
-                sums[place], lost[at][place] = add(sums[place], lost[at][place], term)
-            else:
-                sums[place] = sums[place] + term
+        with self._rows(bool(along)) as (panel, stop, begins):
+            totals = [self._zeros(group) for group in groups] if self.layout.whole_rows else []
+            with f.range(panel, stop, tile, self.at_end) as first:
+                count = (stop - first).at_most(tile)
+                offsets = [self._moved(at, begin, first) for at, begin in enumerate(begins)]
+                self.row(first.constant(0), count, offsets, pointers)
+                if along:
+                    with f.range(0, count) as place:
+                        for at in along:
+                            which = self.layout.which[at]
+                            index = self._moved(which, offsets[which], place)
+                            assert index is not None
+                            self._add(at, index, self.terms[at][place])
+                for number, group in enumerate(groups):
+                    term = self._sum_of_tile(group, count)
+                    if totals:
+                        _add_to(*totals[number], term)
+                        continue
+                    for at, each in zip(group, _numbers_of(term), strict=False):
+                        self._add(at, self._place_of_sum(at, begins), each)
+            for group, (total, lost) in zip(groups, totals, strict=False):
+                sums = total.value if lost is None else rounded(total.value, lost.value)
+                for at, each in zip(group, _numbers_of(sums), strict=False):
+                    self.pointers[at][self._place_of_sum(at, begins)] = each
 
-        with self._tiles(tile, summed) as (first, count, begins):
-            offsets = [self._moved(at, begin, first) for at, begin in enumerate(begins)]
-            for sums in lane_sums.values():
-                sums[0] = zeros
-            self.row(first.constant(0), count, offsets, pointers)
-            along = [at for at in summed if self.layout.classes[self.layout.which[at]][last] != "0"]
-            if along:
-                with f.range(0, count) as place:
-                    for at in along:
-                        which = self.layout.which[at]
-                        index = self._moved(which, offsets[which], place)
-                        assert index is not None
-                        add_term(at, index, terms[at][place])
-            for at in [at for at in summed if at not in along]:
-                begin = begins[self.layout.which[at]]
-                if at in lane_sums:
-                    total = terms[at].vector(0, self.writer.lanes).sum()
-                else:
-                    total = f.call(f.module.use(_write_sum_terms, self.unit, spec.dtype), terms[at], count)
-                add_term(at, count.constant(0) if begin is None else begin, total)
+    def _zeros(self, group: Sequence[int]) -> tuple[Variable, Variable | None]:
+        """Sums of a row, and their rounding errors where they are compensated."""
+        length = 1 << (len(group) - 1).bit_length()
+        kind = Lanes(TYPES["float64"], length) if group[0] in self.writer.lane_sums.values() else TYPES["float64"]
+        zero = Value(self.f.builder, ir.Constant(kind, 0.0))
+        return self.f.variable(zero), self.f.variable(zero) if self.is_compensated else None
+
+    def _sum_of_tile(self, group: Sequence[int], count: Value) -> Value:
+        """The sums of the terms of a tile: for those from the lanes of vectors, a vector with them."""
+        f, dtype, (first, *_) = self.f, self.unit.program.spec.dtype, group
+        if first not in self.writer.lane_sums.values():
+            return f.call(f.module.use(_write_sum_terms, self.unit, dtype), self.terms[first], count).to("float64")
+        return lane_sums([self.terms[at].vector(0, self.unit.lanes) for at in group])
+
+    def _place_of_sum(self, at: int, begins: Sequence[Value | None]) -> Value:
+        begin = begins[self.layout.which[at]]
+        return Value(self.f.builder, word(0)) if begin is None else begin
+
+    def _add(self, at: int, place: Value, term: Value) -> None:
+        """Add a term to an accumulator."""
+        sums, term = self.pointers[at], term.to("float64")
+        if self.is_compensated:
+            sums[place], self.lost[at][place] = add(sums[place], self.lost[at][place], term)
+        else:
+            sums[place] = sums[place] + term
 
     def _moved(self, which: int, begin: Value | None, place: Value) -> Value | None:
         """The index of a class so many places of the row after its beginning."""
@@ -154,10 +180,10 @@ class _Entry:
         return _total([*([] if begin is None else [begin]), place if stride is None else place * stride])
 
     @contextmanager
-    def _tiles(self, tile: int, summed: Sequence[int]) -> Iterator[tuple[Value, Value, list[Value | None]]]:
-        """Loops over all tiles: the first place of a tile in its row, its length, and where each class begins."""
+    def _rows(self, lie_along: bool) -> Iterator[tuple[Value, Value, list[Value | None]]]:
+        """Loops over all rows, or parts of them: the first place in the row, the one after the last, and where each
+        class begins. `lie_along` says whether accumulators lie along the row."""
         length = self.sizes[self.last]
-        lie_along = any(self.layout.classes[self.layout.which[at]][self.last] != "0" for at in summed)
         with ExitStack() as stack:
 
             def loop(first: Any, end: Any, step: int = 1) -> Value:
@@ -168,9 +194,19 @@ class _Entry:
                 # The next row comes after a panel, so that accumulators stay in the second-level cache.
                 panel = loop(0, length, PANEL)
                 stop = (panel + PANEL).at_most(length)
-            begins = self.begin([loop(0, size) for size in self.sizes[:-1]])
-            first = loop(panel, stop, tile)
-            yield first, (length - first).at_most(tile), begins
+            yield panel, stop, self.begin([loop(0, size) for size in self.sizes[:-1]])
+
+
+def _add_to(total: Variable, lost: Variable | None, term: Value) -> None:
+    if lost is None:
+        total.value = total.value + term
+    else:
+        total.value, lost.value = add(total.value, lost.value, term)
+
+
+def _numbers_of(value: Value) -> list[Value]:
+    """The elements of a vector, or a number alone."""
+    return [value.lane(at) for at in range(value.lanes)] if value.is_vector else [value]
 
 
 def _total(terms: Sequence[Value]) -> Value | None:

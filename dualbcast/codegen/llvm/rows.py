@@ -65,7 +65,7 @@ class RowWriter:
         # Of each array the class of its index; None for terms.
         self.classes = [None if at in terms else which for at, which in enumerate(layout.which)]
         self.patterns = [pattern[-1] for pattern in layout.classes]
-        # Vectors add the terms of a sum over the row to a vector of sums, one for each lane, which stays in a register.
+        # Vectors add the terms of a sum over the row to a vector with a sum for each lane, which stays in a register.
         # Beside an output that is no sum they do not: its address says where vectors begin, and so what a lane adds.
         # Nor do they in float32, where converting each vector to float64 at once takes as long as storing it.
         is_double = spec.dtype == "float64"
@@ -100,8 +100,10 @@ class RowWriter:
     def _store(self, body: Body, sums: Mapping[str, Variable]) -> None:
         for output in self.function.outputs:
             if output.name in sums:
-                total, term = sums[output.name], body.expression(output.value).to(self.unit.program.spec.dtype)
-                total.value = total.value + term.to("float64").spread(self.lanes)
+                total, term = sums[output.name], body.expression(output.value).to("float64").spread(body.lanes)
+                # Vectors side by side add to the same lanes: there are registers for as many sums.
+                term = term.halved(self.unit.lanes) if body.mask is None else body.mask.choose(term, 0.0)
+                total.value = total.value + term
             else:
                 body.store(output)
 
@@ -128,7 +130,7 @@ class RowWriter:
 
     def _call_parts(self, f: Function, row: Row, first: Value, end: Value, countdown: Countdown | None) -> None:
         """Calls of the function of whole vectors, and of the one of the elements at both ends."""
-        given = [each for each in (*row.offsets, *row.strides) if each is not None] + [*row.pointers]
+        given = [each for each in (*row.offsets, *row.strides) if each is not None] + self._handed_over(row.pointers)
         if countdown is not None:
             given.append(countdown.left)
         if not self._functions:
@@ -136,14 +138,35 @@ class RowWriter:
             self._kinds = [f"*{each.kind}" if isinstance(each, Pointer) else "int64" for each in given]
             self._functions[WHOLE] = whole = self._write_whole(WHOLE, streamed=True)
             # Copies on the stack are read at once: stores to them do not go past the cache.
-            plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
-            self._functions[EDGE] = self._write_edge(plain)
+            if self.lane_sums:
+                self._functions[EDGE] = self._write_whole(EDGE, streamed=False, masked=True)
+            else:
+                plain = self._write_whole(f"{WHOLE}_plain", streamed=False) if self.unit.streamed else whole
+                self._functions[EDGE] = self._write_edge(plain)
         low = self._next_line(first, end, row)
         high = low + ((end - low) & -self.lanes)
+        if self.lane_sums:
+            # Whole vectors write the sums, and the others add to them.
+            with f.if_(low >= high):
+                for at in self.lane_sums.values():
+                    row.pointers[at][0] = self._no_sums(f)
         for symbol, start, stop in ((EDGE, first, low), (WHOLE, low, high), (EDGE, high, end)):
             if start is not stop:
                 with f.if_(start < stop):
                     f.call(self._functions[symbol], start, stop, *given)
+
+    def room_for_sums(self, f: Function) -> dict[int, Pointer]:
+        """Memory for the sums of lanes, side by side, by the position of the array."""
+        room = f.room(len(self.lane_sums) * self.unit.lanes, "float64", LINE)
+        return {at: room.at(number * self.unit.lanes) for number, at in enumerate(self.lane_sums.values())}
+
+    def _handed_over(self, pointers: Sequence[Pointer]) -> list[Pointer]:
+        """The pointers that a function of vectors gets: the first one of the sums of lanes stands for all."""
+        others = [*self.lane_sums.values()][1:]
+        return [pointer for at, pointer in enumerate(pointers) if at not in others]
+
+    def _no_sums(self, f: Function) -> Value:
+        return Value(f.builder, ir.Constant(Lanes(TYPES["float64"], self.unit.lanes), 0.0))
 
     def _next_line(self, first: Value, end: Value, row: Row) -> Value:
         """The element of a row at which a vector of the first output that is no sum begins with a line of the cache;
@@ -165,23 +188,32 @@ class RowWriter:
         low, high, *given = f.parameters
         rest = iter(given)
         offsets, strides = (tuple([next(rest) if there else None for there in part]) for part in self._shape)
-        pointers = tuple([next(rest) for _ in self.arrays])
-        for name, pointer in zip(self.arrays, pointers, strict=True):
-            pointer.value.name = name
+        pointers: list[Pointer] = []
+        sums = [*self.lane_sums.values()]
+        for at, name in enumerate(self.arrays):
+            if at in sums[1:]:
+                pointers.append(pointers[sums[0]].at(sums.index(at) * self.unit.lanes))
+            else:
+                pointers.append(next(rest))
+                pointers[-1].value.name = name
         left = next(rest, None)
-        return low, high, Row(offsets, strides, pointers), None if left is None else Countdown(f, left)
+        return low, high, Row(offsets, strides, tuple(pointers)), None if left is None else Countdown(f, left)
 
     # --- functions of vectors ------------------------------------------------------------------------------------
 
-    def _write_whole(self, symbol: str, streamed: bool) -> Function:
-        """The function of a positive multiple of `lanes` elements."""
+    def _write_whole(self, symbol: str, streamed: bool, masked: bool = False) -> Function:
+        """The function of a positive multiple of `lanes` elements; or of any number, one masked vector at a time."""
         f = self.unit.function(symbol, ["int64", "int64", *self._kinds])
         low, _, row, around = self._given(f)
         countdown = None if around is None else around.copied()
-        body = Body(self.unit, f, self.names, self.lanes, countdown)
+        body = Body(self.unit, f, self.names, self.unit.lanes if masked else self.lanes, countdown)
         self._place(body, row, low)
         after = f.builder.append_basic_block()
-        self._sums = {name: f.variable(row.pointers[at].vector(0, self.lanes)) for name, at in self.lane_sums.items()}
+        self._sums = {}
+        for name, at in self.lane_sums.items():
+            before = row.pointers[at].vector(0, self.unit.lanes) if masked else self._no_sums(f)
+            self._sums[name] = f.variable(before)
+        self._is_masked = masked
         self._write_loops(body, row, streamed, after, self.function.body, 1)
         f.builder.position_at_end(after)
         for name, at in self.lane_sums.items():
@@ -234,9 +266,11 @@ class RowWriter:
         first = builder.phi(INDEX)
         first.add_incoming(low.value, before)
         self._place(body, row, Value(builder, first), streamed)
+        if self._is_masked:
+            body.mask = (high - Value(builder, first)).first_lanes(body.lanes)
         body.block(block)
         self._store(body, self._sums)
-        again = Value(builder, builder.add(first, word(self.lanes), flags=["nsw"]))
+        again = Value(builder, builder.add(first, word(body.lanes), flags=["nsw"]))
         if body.countdown is not None:
             with body.f.if_(again >= high):
                 builder.branch(after)
@@ -275,9 +309,7 @@ class RowWriter:
                 place = f.builder.alloca(Lanes(TYPES[pointer.kind], lanes))
             place.align = LINE
             handed[at] = Pointer(f.builder, place, pointer.kind)
-            if name in self.lane_sums:
-                handed[at][0] = Value(f.builder, ir.Constant(Lanes(TYPES[pointer.kind], lanes), 0.0))
-            elif name in outputs:
+            if name in outputs:
                 stored.append((pointer, index, place))
             else:
                 f.builder.store(load_masked(pointer, index, mask).value, place, align=LINE)
@@ -285,8 +317,5 @@ class RowWriter:
         f.call(whole, low.constant(0), low.constant(lanes), *given, *([] if around is None else [around.left]))
         for pointer, index, place in stored:
             store_masked(pointer, index, mask, Value(f.builder, f.builder.load(place, align=LINE)))
-        for at in self.lane_sums.values():
-            total, more = (pointers[at].vector(0, lanes) for pointers in (row.pointers, handed))
-            row.pointers[at][0] = total + mask.choose(more, 0.0)
         f.return_()
         return f
