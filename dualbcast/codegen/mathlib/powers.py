@@ -20,12 +20,12 @@ from dualbcast.codegen.mathlib.primitives import (
     binary_exponential,
     fma,
     halved,
-    instead,
     is_even,
     or_rarely,
     polynomial,
     rounded,
     scaled_unless,
+    shared,
     sign_of,
 )
 from dualbcast.codegen.values import Value, intrinsic
@@ -54,9 +54,9 @@ _TAIL = (
 def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
     is_rare = ~_is_normal(x) | absolute(y).unordered(">=", math.inf)
-    logarithm = _logarithm(x)
+    power = _power(_logarithm(x), y)
     # Ordinary numbers have the same bits either way.
-    return instead(is_rare, lambda: _power(logarithm, y), lambda: _apart("pow", _of_any, x, y))
+    return or_rarely(is_rare, power, lambda: _apart("pow", _of_any, x, y), of_all=True)
 
 
 def base_logarithm(x: Value) -> Value:
@@ -85,6 +85,7 @@ def _apart(name: str, write: Emit, *arguments: Value) -> Value:
     return apart(symbol, write, *arguments, cold=True)
 
 
+@shared
 def _is_normal(x: Value) -> Value:
     """Whether a number is positive, finite and normal."""
     smallest = x.constant(format_of(x).normal).bits()
@@ -92,7 +93,8 @@ def _is_normal(x: Value) -> Value:
     return (x.bits() - smallest).unsigned("<", span)
 
 
-def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
+@shared
+def _logarithm(x: Value, *lift: Value) -> tuple[Value, ...]:
     """log2(x) - lift of a normal positive x: in float64 for float32, for float64 as the sum of two numbers of which the
     second is small.
 
@@ -102,7 +104,9 @@ def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
     """
     form = format_of(x)
     exponent, m = halved(x)
-    n = exponent - (2.0**form.fraction + form.bias) - lift
+    n = exponent - (2.0**form.fraction + form.bias)
+    if lift:
+        n = n - lift[0]
     if form.width == 32:
         f = (m - 1.0).to("float64")
         return (fma(f, polynomial(_LOGARITHM, f), n.to("float64")),)

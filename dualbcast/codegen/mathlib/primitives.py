@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -24,6 +25,37 @@ def has_scaling() -> bool:
     """Whether the host multiplies vectors by powers of two in one instruction, and LLVM knows; it would call a slow
     function for each element else."""
     return llvm.llvm_version_info[0] >= 22 and {"avx512f", "avx512vl"} <= target.features()
+
+
+# --- what is computed once -------------------------------------------------------------------------------------------
+
+
+def shared(write: Emit) -> Emit:
+    """What writes the same as `write`, but once for the same values: LLVM's few passes find no common subexpressions,
+    and its code generator does in part.
+
+    What is known in a block is known in those after it if `follow` says so.
+    """
+
+    def once(*arguments: Value) -> Any:
+        known = _known(arguments[0].builder.block)
+        key = write, *[id(argument.value) for argument in arguments]
+        if key not in known:
+            # With the arguments, whose places in memory are not to be taken by others.
+            known[key] = write(*arguments), arguments
+        return known[key][0]
+
+    return functools.wraps(write)(once)
+
+
+def follow(block: ir.Block, before: ir.Block) -> None:
+    """Let what is known at the end of a block be known in one that no path reaches without passing it."""
+    block.known = dict(_known(before))
+
+
+def _known(block: ir.Block) -> dict[Any, Any]:
+    known: dict[Any, Any] = block.__dict__.setdefault("known", {})
+    return known
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -123,6 +155,7 @@ def _ldexp(x: Value, n: Value) -> Value:
     return Value(builder, builder.call(declared, [x.value, n.to("int32").value]))
 
 
+@shared
 def reduced_expm1(x: Value) -> tuple[Value, Value]:
     """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
 
@@ -136,6 +169,7 @@ def reduced_expm1(x: Value) -> tuple[Value, Value]:
     return fma(r * r, polynomial(form.exponential, r), r), shifted.bits()
 
 
+@shared
 def clamped(x: Value) -> Value:
     """Above what is left, exp is infinite."""
     return at_most(format_of(x).largest, x)
@@ -175,31 +209,50 @@ def binary_exponential(form: Format) -> tuple[float, ...]:
 _RARELY = (1, 2000)
 
 
-def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
-    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
+def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value], *, of_all: bool = False) -> Value:
+    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere.
 
-    def some() -> Value:
-        return is_rare.choose(otherwise(), result) if is_rare.is_vector else otherwise()
-
-    return instead(is_rare, lambda: result, some)
+    With `of_all` it is then the value of all. The result is computed before the branch, and not in a block of its own,
+    so that LLVM sees what others have in common with it.
+    """
+    builder, before = is_rare.builder, is_rare.builder.block
+    rare, after = (builder.append_basic_block(name) for name in ("rare", "common"))
+    builder.cbranch(any_of(builder, is_rare.value), rare, after).set_weights(_RARELY)
+    builder.position_at_end(rare)
+    other = otherwise()
+    if is_rare.is_vector and not of_all:
+        other = is_rare.choose(other, result)
+    end = builder.block
+    builder.branch(after)
+    builder.position_at_end(after)
+    follow(after, before)
+    return _merged({before: result, end: other})
 
 
 def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
     """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
-    builder = is_rare.builder
+    builder, before = is_rare.builder, is_rare.builder.block
     ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
     after = builder.append_basic_block("common")
     builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
-    values = []
+    values = {}
     for way, compute in zip(ways, (otherwise, usual), strict=True):
         builder.position_at_end(way)
-        values.append((compute(), builder.block))
+        value = compute()
+        values[builder.block] = value
         builder.branch(after)
     builder.position_at_end(after)
-    phi = builder.phi(values[0][0].kind)
-    for value, block in values:
+    follow(after, before)
+    return _merged(values)
+
+
+def _merged(values: dict[ir.Block, Value]) -> Value:
+    """The value of the block that came before."""
+    first, *_ = values.values()
+    phi = first.builder.phi(first.kind)
+    for block, value in values.items():
         phi.add_incoming(value.value, block)
-    return Value(builder, phi)
+    return Value(first.builder, phi)
 
 
 # The attributes of functions that depend on nothing but their arguments.
