@@ -214,7 +214,7 @@ def hypot(x: Value, y: Value) -> Value:
 
 def expm1(x: Value) -> Value:
     form = format_of(x)
-    # As exp has it, so that LLVM sees that it is the same.
+    # As exp has it, which shares it.
     s, n = reduced_expm1(clamped(x))
     half = half_scaled_expm1(s, n)
     # Beyond, half of 2**n is no normal number.

@@ -1,12 +1,13 @@
 """Powers as LLVM IR, and what they share: the logarithm of the base, and the power with an exponent that is less by 1.
 
 A power is 2**(y * log2(x)). Its logarithm is the sum of two numbers, so that the product with y, which may be as large
-as the exponents of the format, still has all digits behind the point. The code of the logarithm depends on the base
-alone, and LLVM keeps one copy of it for all powers of one base.
+as the exponents of the format, still has all digits behind the point. The logarithm depends on the base alone, and is
+computed once for all powers of one base.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 from dualbcast.codegen.mathlib.elementary import log
@@ -20,6 +21,7 @@ from dualbcast.codegen.mathlib.primitives import (
     binary_exponential,
     fma,
     halved,
+    in_halves,
     is_even,
     or_rarely,
     polynomial,
@@ -81,6 +83,8 @@ def divided_power(x: Value, p: Value, y: Value) -> Value:
 def _apart(name: str, write: Emit, *arguments: Value) -> Value:
     """What `write` writes of the arguments, in a function that stands apart."""
     first = arguments[0]
+    if first.lanes * format_of(first).width > 512:  # Several vectors share a function, which takes long to compile.
+        return in_halves(functools.partial(_apart, name, write), *arguments)
     symbol = f"dualbcast_{name}_of_any_{first.lanes}_{format_of(first).width}"
     return apart(symbol, write, *arguments, cold=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -19,6 +19,8 @@ from dualbcast.codegen.values import Value, any_of, attribute, declared, intrins
 
 # What writes an operation on some values, and gives its result.
 Emit = Callable[..., Value]
+# The same with one result or several.
+Writer = TypeVar("Writer", bound=Callable[..., Any])
 
 
 def has_scaling() -> bool:
@@ -30,22 +32,24 @@ def has_scaling() -> bool:
 # --- what is computed once -------------------------------------------------------------------------------------------
 
 
-def shared(write: Emit) -> Emit:
-    """What writes the same as `write`, but once for the same values: LLVM's few passes find no common subexpressions,
-    and its code generator does in part.
+def shared(write: Writer) -> Writer:
+    """What writes the same as `write`, but once for the same values: the few passes of LLVM that run find no common
+    subexpressions, and its code generator finds some.
 
     What is known in a block is known in those after it if `follow` says so.
     """
 
     def once(*arguments: Value) -> Any:
-        known = _known(arguments[0].builder.block)
+        builder = arguments[0].builder
         key = write, *[id(argument.value) for argument in arguments]
-        if key not in known:
+        written = _known(builder.block).get(key)
+        if written is None:
             # With the arguments, whose places in memory are not to be taken by others.
-            known[key] = write(*arguments), arguments
-        return known[key][0]
+            written = write(*arguments), arguments
+            _known(builder.block)[key] = written
+        return written[0]
 
-    return functools.wraps(write)(once)
+    return cast(Writer, functools.wraps(write)(once))
 
 
 def follow(block: ir.Block, before: ir.Block) -> None:
@@ -284,9 +288,15 @@ def vector_library(name: str, *arguments: Value) -> Value:
     version = _versions(_precise(name, first), first.kind.element, len(arguments)).get(lanes)
     if version is not None:
         return _called(_external(version, first.kind, arguments), *arguments)
+    return in_halves(functools.partial(vector_library, name), *arguments)
+
+
+def in_halves(compute: Emit, *arguments: Value) -> Value:
+    """What `compute` computes of vectors, of each half by itself."""
+    lanes = arguments[0].lanes
     parts = [range(lanes // 2), range(lanes // 2, lanes)]
     of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
-    low, high = (vector_library(name, *part) for part in of_each)
+    low, high = (compute(*part) for part in of_each)
     return low.shuffle(high, range(lanes))
 
 
