@@ -22,6 +22,7 @@ from dualbcast.codegen.mathlib.primitives import (
     fma,
     halved,
     in_halves,
+    instead,
     is_even,
     or_rarely,
     polynomial,
@@ -56,9 +57,9 @@ _TAIL = (
 def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
     is_rare = ~_is_normal(x) | absolute(y).unordered(">=", math.inf)
-    power = _power(_logarithm(x), y)
+    logarithm = _logarithm(x)
     # Ordinary numbers have the same bits either way.
-    return or_rarely(is_rare, power, lambda: _apart("pow", _of_any, x, y), of_all=True)
+    return instead(is_rare, lambda: _power(logarithm, y), lambda: _apart("pow", _of_any, x, y))
 
 
 def base_logarithm(x: Value) -> Value:

@@ -213,24 +213,13 @@ def binary_exponential(form: Format) -> tuple[float, ...]:
 _RARELY = (1, 2000)
 
 
-def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value], *, of_all: bool = False) -> Value:
-    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere.
+def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> Value:
+    """`result`, or where `is_rare` is true the value of `otherwise`, which is computed if that is so anywhere."""
 
-    With `of_all` it is then the value of all. The result is computed before the branch, and not in a block of its own,
-    so that LLVM sees what others have in common with it.
-    """
-    builder, before = is_rare.builder, is_rare.builder.block
-    rare, after = (builder.append_basic_block(name) for name in ("rare", "common"))
-    builder.cbranch(any_of(builder, is_rare.value), rare, after).set_weights(_RARELY)
-    builder.position_at_end(rare)
-    other = otherwise()
-    if is_rare.is_vector and not of_all:
-        other = is_rare.choose(other, result)
-    end = builder.block
-    builder.branch(after)
-    builder.position_at_end(after)
-    follow(after, before)
-    return _merged({before: result, end: other})
+    def some() -> Value:
+        return is_rare.choose(otherwise(), result) if is_rare.is_vector else otherwise()
+
+    return instead(is_rare, lambda: result, some)
 
 
 def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
@@ -239,24 +228,17 @@ def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], 
     ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
     after = builder.append_basic_block("common")
     builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
-    values = {}
+    values = []
     for way, compute in zip(ways, (otherwise, usual), strict=True):
         builder.position_at_end(way)
-        value = compute()
-        values[builder.block] = value
+        values.append((compute(), builder.block))
         builder.branch(after)
     builder.position_at_end(after)
     follow(after, before)
-    return _merged(values)
-
-
-def _merged(values: dict[ir.Block, Value]) -> Value:
-    """The value of the block that came before."""
-    first, *_ = values.values()
-    phi = first.builder.phi(first.kind)
-    for block, value in values.items():
+    phi = builder.phi(values[0][0].kind)
+    for value, block in values:
         phi.add_incoming(value.value, block)
-    return Value(first.builder, phi)
+    return Value(builder, phi)
 
 
 # The attributes of functions that depend on nothing but their arguments.
