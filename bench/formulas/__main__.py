@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 
 import bench.formulas.compare  # noqa: F401
+
+import constants  # isort: skip
 from bench.formulas.corpus import load
 
 PEERS = "jax,torch,drjit"
@@ -20,6 +22,7 @@ PEERS = "jax,torch,drjit"
 @click.option("--only", multiple=True, metavar="NAME", help="Only these formulas or fields; may be repeated.")
 @click.option("--size", default=1 << 20, show_default=True, help="The number of elements.")
 @click.option("--peers", default=PEERS, show_default=True, help="The systems to compare with, separated by commas.")
+@click.option("--threads", default=constants.THREADS, show_default=True, help="The threads of each system.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Add the results to those in this file.")
 @click.option("--table", "shown", is_flag=True, help="Measure nothing; show the table of the file.")
 @click.option("--check", "checked", is_flag=True, help="Time nothing; check the results of all forms.")
@@ -30,6 +33,7 @@ def main(
     only: tuple[str, ...],
     size: int,
     peers: str,
+    threads: int,
     file: Path | None,
     shown: bool,
     checked: bool,
@@ -41,6 +45,8 @@ def main(
     A ratio is a system's time divided by dualbcast's: above 1, dualbcast is faster. `floor` is the share of the time
     that memory alone takes.
     """
+    # Before the modules are imported that take it from there.
+    constants.THREADS = threads
     import systems
 
     systems.settle()

@@ -134,7 +134,7 @@ BASE_LOGARITHM = "base_logarithm"
 
 
 def share_logarithms(function: ir.Function) -> ir.Function:
-    """The function with the logarithms of powers' bases computed as powers compute them: LLVM keeps one copy of that.
+    """The function with the logarithms of powers' bases computed as powers compute them, which is done once.
 
     Before::
 

@@ -134,3 +134,24 @@ def test_a_power_calls_one_function_and_that_rarely(dtype: Any) -> None:
     assert "dualbcast_pow_of_any" in others
     assert "cold" in text
     assert "_ZGV" not in text
+
+
+@pytest.mark.skipif(not mathlib.has_fma(), reason="the C library computes them")
+@pytest.mark.parametrize(
+    ("function", "alone"),
+    [
+        (lambda x, y: x**y * math.log(x) + x ** (y + 1.0), lambda x, y: x**y),
+        (lambda x, y: math.sin(x) + math.cos(x) + y, lambda x, y: math.sin(x) + y),
+        (lambda x, y: math.sinh(x) + math.cosh(x) + y, lambda x, y: math.sinh(x) + y),
+        (lambda x, y: math.exp(x) + math.expm1(x) + y, lambda x, y: math.expm1(x) + y),
+    ],
+    ids=["powers and a logarithm", "sine and cosine", "sinh and cosh", "exponentials"],
+)
+def test_what_functions_of_one_number_have_in_common_is_computed_once(function: Any, alone: Any) -> None:
+    def reductions(of: Any) -> int:
+        code = differentiable_broadcast(backend="cpu")(of).inspect_llvm("float64", "float64", product="value")
+        whole = next(part for part in code.split("\ndefine ") if "dualbcast_whole" in part.partition("{")[0])
+        # The shift that leaves the exponent of a power's base, and the multiples of 2 / pi and of 1 / log(2).
+        return whole.count("0x3FE45F306DC9C883") + whole.count(" lshr ") + whole.count("0x3FF71547652B82FE")
+
+    assert reductions(function) == reductions(alone) > 0

@@ -27,6 +27,7 @@ from dualbcast.codegen.mathlib.primitives import (
     reduced_expm1,
     rounded,
     scaled_unless,
+    shared,
     sign_of,
 )
 from dualbcast.codegen.values import Value, any_of, intrinsic
@@ -71,6 +72,7 @@ def _logarithm_to_base(x: Value, base: int) -> Value:
     return _with_pole(x, 0.0, total + (multiple - total + product + low))
 
 
+@shared
 def _reduced(x: Value) -> tuple[Value, Value]:
     """n and f of a positive x = 2**n * (1 + f)."""
     form = format_of(x)
@@ -145,6 +147,7 @@ def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
     return or_rarely(absolute(x) > form.farthest, result, lambda: library(name, x))
 
 
+@shared
 def _sine_and_cosine(x: Value) -> tuple[Value, Value, Value]:
     """The sine and the cosine of r, and n in the last bits, with abs(x) = n * pi / 2 + r (Cody and Waite)."""
     form, size = format_of(x), absolute(x)
@@ -182,6 +185,7 @@ def cosh(x: Value) -> Value:
     return fma(reciprocal, 0.125, k + 0.5 + k)
 
 
+@shared
 def _quarter_expm1(x: Value) -> tuple[Value, Value]:
     """k = expm1(abs(x)) / 4, which is finite a little further than cosh, and the reciprocal of k + 1 / 4."""
     form = format_of(x)
@@ -210,7 +214,7 @@ def hypot(x: Value, y: Value) -> Value:
 
 def expm1(x: Value) -> Value:
     form = format_of(x)
-    # As exp has it, so that LLVM sees that it is the same.
+    # As exp has it, which shares it.
     s, n = reduced_expm1(clamped(x))
     half = half_scaled_expm1(s, n)
     # Beyond, half of 2**n is no normal number.
@@ -246,6 +250,7 @@ def divided(a: Value, b: Value, reciprocal: Value) -> Value:
     return or_rarely(is_rare, result, lambda: a / b)
 
 
+@shared
 def _is_extraordinary(x: Value) -> Value:
     """Whether the exponent of x is not one of half of all, as those of zeros, infinities and NaN.
 

@@ -1,12 +1,13 @@
 """Powers as LLVM IR, and what they share: the logarithm of the base, and the power with an exponent that is less by 1.
 
 A power is 2**(y * log2(x)). Its logarithm is the sum of two numbers, so that the product with y, which may be as large
-as the exponents of the format, still has all digits behind the point. The code of the logarithm depends on the base
-alone, and LLVM keeps one copy of it for all powers of one base.
+as the exponents of the format, still has all digits behind the point. The logarithm depends on the base alone, and is
+computed once for all powers of one base.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 from dualbcast.codegen.mathlib.elementary import log
@@ -20,12 +21,14 @@ from dualbcast.codegen.mathlib.primitives import (
     binary_exponential,
     fma,
     halved,
+    in_halves,
     instead,
     is_even,
     or_rarely,
     polynomial,
     rounded,
     scaled_unless,
+    shared,
     sign_of,
 )
 from dualbcast.codegen.values import Value, intrinsic
@@ -81,10 +84,13 @@ def divided_power(x: Value, p: Value, y: Value) -> Value:
 def _apart(name: str, write: Emit, *arguments: Value) -> Value:
     """What `write` writes of the arguments, in a function that stands apart."""
     first = arguments[0]
+    if first.lanes * format_of(first).width > 512:  # Several vectors share a function, which takes long to compile.
+        return in_halves(functools.partial(_apart, name, write), *arguments)
     symbol = f"dualbcast_{name}_of_any_{first.lanes}_{format_of(first).width}"
     return apart(symbol, write, *arguments, cold=True)
 
 
+@shared
 def _is_normal(x: Value) -> Value:
     """Whether a number is positive, finite and normal."""
     smallest = x.constant(format_of(x).normal).bits()
@@ -92,7 +98,8 @@ def _is_normal(x: Value) -> Value:
     return (x.bits() - smallest).unsigned("<", span)
 
 
-def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
+@shared
+def _logarithm(x: Value, *lift: Value) -> tuple[Value, ...]:
     """log2(x) - lift of a normal positive x: in float64 for float32, for float64 as the sum of two numbers of which the
     second is small.
 
@@ -102,7 +109,9 @@ def _logarithm(x: Value, lift: Value | float = 0.0) -> tuple[Value, ...]:
     """
     form = format_of(x)
     exponent, m = halved(x)
-    n = exponent - (2.0**form.fraction + form.bias) - lift
+    n = exponent - (2.0**form.fraction + form.bias)
+    if lift:
+        n = n - lift[0]
     if form.width == 32:
         f = (m - 1.0).to("float64")
         return (fma(f, polynomial(_LOGARITHM, f), n.to("float64")),)

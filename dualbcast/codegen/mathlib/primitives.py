@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -18,12 +19,47 @@ from dualbcast.codegen.values import Value, any_of, attribute, declared, intrins
 
 # What writes an operation on some values, and gives its result.
 Emit = Callable[..., Value]
+# The same with one result or several.
+Writer = TypeVar("Writer", bound=Callable[..., Any])
 
 
 def has_scaling() -> bool:
     """Whether the host multiplies vectors by powers of two in one instruction, and LLVM knows; it would call a slow
     function for each element else."""
     return llvm.llvm_version_info[0] >= 22 and {"avx512f", "avx512vl"} <= target.features()
+
+
+# --- what is computed once -------------------------------------------------------------------------------------------
+
+
+def shared(write: Writer) -> Writer:
+    """What writes the same as `write`, but once for the same values: the few passes of LLVM that run find no common
+    subexpressions, and its code generator finds some.
+
+    What is known in a block is known in those after it if `follow` says so.
+    """
+
+    def once(*arguments: Value) -> Any:
+        builder = arguments[0].builder
+        key = write, *[id(argument.value) for argument in arguments]
+        written = _known(builder.block).get(key)
+        if written is None:
+            # With the arguments, whose places in memory are not to be taken by others.
+            written = write(*arguments), arguments
+            _known(builder.block)[key] = written
+        return written[0]
+
+    return cast(Writer, functools.wraps(write)(once))
+
+
+def follow(block: ir.Block, before: ir.Block) -> None:
+    """Let what is known at the end of a block be known in one that no path reaches without passing it."""
+    block.known = dict(_known(before))
+
+
+def _known(block: ir.Block) -> dict[Any, Any]:
+    known: dict[Any, Any] = block.__dict__.setdefault("known", {})
+    return known
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -123,6 +159,7 @@ def _ldexp(x: Value, n: Value) -> Value:
     return Value(builder, builder.call(declared, [x.value, n.to("int32").value]))
 
 
+@shared
 def reduced_expm1(x: Value) -> tuple[Value, Value]:
     """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
 
@@ -136,6 +173,7 @@ def reduced_expm1(x: Value) -> tuple[Value, Value]:
     return fma(r * r, polynomial(form.exponential, r), r), shifted.bits()
 
 
+@shared
 def clamped(x: Value) -> Value:
     """Above what is left, exp is infinite."""
     return at_most(format_of(x).largest, x)
@@ -186,7 +224,7 @@ def or_rarely(is_rare: Value, result: Value, otherwise: Callable[[], Value]) -> 
 
 def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
     """The value of `usual`; or all of it by `otherwise`, if `is_rare` is true anywhere."""
-    builder = is_rare.builder
+    builder, before = is_rare.builder, is_rare.builder.block
     ways = [builder.append_basic_block(name) for name in ("rare", "usual")]
     after = builder.append_basic_block("common")
     builder.cbranch(any_of(builder, is_rare.value), *ways).set_weights(_RARELY)
@@ -196,6 +234,7 @@ def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], 
         values.append((compute(), builder.block))
         builder.branch(after)
     builder.position_at_end(after)
+    follow(after, before)
     phi = builder.phi(values[0][0].kind)
     for value, block in values:
         phi.add_incoming(value.value, block)
@@ -231,9 +270,15 @@ def vector_library(name: str, *arguments: Value) -> Value:
     version = _versions(_precise(name, first), first.kind.element, len(arguments)).get(lanes)
     if version is not None:
         return _called(_external(version, first.kind, arguments), *arguments)
+    return in_halves(functools.partial(vector_library, name), *arguments)
+
+
+def in_halves(compute: Emit, *arguments: Value) -> Value:
+    """What `compute` computes of vectors, of each half by itself."""
+    lanes = arguments[0].lanes
     parts = [range(lanes // 2), range(lanes // 2, lanes)]
     of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
-    low, high = (vector_library(name, *part) for part in of_each)
+    low, high = (compute(*part) for part in of_each)
     return low.shuffle(high, range(lanes))
 
 
