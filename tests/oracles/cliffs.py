@@ -375,6 +375,23 @@ def growth_with_values(name: str, product: str, dtype: str, folder: Path, measur
     return found
 
 
+def growth_behind_a_guard(name: str, product: str, dtype: str, folder: Path, measure: Measure) -> dict[str, float]:
+    """How many times more than a call with ordinary numbers a call of a rule costs where some elements that do not take
+    the branch with the rule have others."""
+    head, expression, domains = _of_rule(name)
+    params = [f"x{at}" for at in domains]
+    text = f"def f({', '.join(params)}, takes):\n    if takes > 0.5:\n        return C * {expression}\n    return x0\n"
+    f = load(f"{head}\n{text}", folder)
+    random = np.random.default_rng(0)
+    ordinary = [random.uniform(low, high, ELEMENTS).astype(dtype) for low, high in domains.values()]
+    takes = (np.arange(ELEMENTS) % 5 != 3).astype(dtype)
+    usual, found = measure(call(f, product, [*ordinary, takes])), {}
+    for kind in _ranges(dtype, ordinary[0]):
+        arrays = [np.where(takes, each, _ranges(dtype, each)[kind]) for each in ordinary]
+        found[kind] = measure(call(f, product, [*arrays, takes])) / usual
+    return found
+
+
 def _ranges(dtype: str, ordinary: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers of one kind each, as many as the ordinary ones."""
     format_ = np.finfo(dtype)

@@ -17,7 +17,8 @@ from dualbcast.codegen.llvm.operators import OPERATIONS, iterations, select, spr
 from dualbcast.codegen.llvm.polling import Countdown, cost, may_take_long
 from dualbcast.codegen.llvm.unit import Unit
 from dualbcast.codegen.loops.builder import Function, Module, Pointer
-from dualbcast.codegen.mathlib import STORAGE
+from dualbcast.codegen.mathlib import STORAGE, WITH_RARE_BRANCHES
+from dualbcast.codegen.mathlib.primitives import ordinary_elsewhere
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, any_of
 from dualbcast.ir.nodes import (
     TRUE,
@@ -293,7 +294,10 @@ class Body:
             return args[0].to("float32").to(dtype)
         # What the mathematics has needs no helper.
         if name in self.unit.mathematics:
-            return self.unit.mathematics[name](*spread(*args))
+            spread_args = spread(*args)
+            if self._here is not None and spread_args[0].lanes and name in WITH_RARE_BRANCHES:
+                spread_args = tuple([ordinary_elsewhere(self._here, each) for each in spread_args])
+            return self.unit.mathematics[name](*spread_args)
         return self._helper(name, args)
 
     def _helper(self, name: str, args: list[Value]) -> Value:

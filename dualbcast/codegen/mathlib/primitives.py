@@ -241,6 +241,12 @@ def instead(is_rare: Value, usual: Callable[[], Value], otherwise: Callable[[], 
     return Value(builder, phi)
 
 
+@shared
+def ordinary_elsewhere(here: Value, x: Value) -> Value:
+    """x where `here` is true, and 1 elsewhere, which is a rare argument of no function."""
+    return here.choose(x, 1.0)
+
+
 # The attributes of functions that depend on nothing but their arguments.
 _PURE = ("memory(none)", "nounwind", "willreturn")
 
