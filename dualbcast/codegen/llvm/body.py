@@ -294,10 +294,9 @@ class Body:
             return args[0].to("float32").to(dtype)
         # What the mathematics has needs no helper.
         if name in self.unit.mathematics:
-            spread_args = spread(*args)
-            if self._here is not None and spread_args[0].lanes and name in WITH_RARE_BRANCHES:
-                spread_args = tuple([ordinary_elsewhere(self._here, each) for each in spread_args])
-            return self.unit.mathematics[name](*spread_args)
+            if self._here is not None and name in WITH_RARE_BRANCHES:
+                args = [ordinary_elsewhere(self._here, each) if each.lanes else each for each in args]
+            return self.unit.mathematics[name](*spread(*args))
         return self._helper(name, args)
 
     def _helper(self, name: str, args: list[Value]) -> Value:
