@@ -732,11 +732,7 @@ def test_explain_for_a_device() -> None:
 @pytest.mark.cuda_compilers
 @pytest.mark.parametrize(
     "arity",
-    [
-        *[pytest.param(n, marks=[] if n in (1, 2, 5, 8, 16) else pytest.mark.slow) for n in range(1, 15)],
-        pytest.param(15, marks=[pytest.mark.slow, pytest.mark.xfail(reason="takes 64 registers", strict=True)]),
-        16,
-    ],
+    [pytest.param(n, marks=[] if n in (1, 2, 5, 8, 16) else pytest.mark.slow) for n in range(1, 17)],
 )
 def test_the_arity_experiment_stays_in_registers(arity: int) -> None:
     kernel = differentiable_broadcast(models.product_of_tanh).explain(*["float32"] * arity, cc=(9, 0)).cuda

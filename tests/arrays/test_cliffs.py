@@ -25,7 +25,7 @@ _LONG_DIVISION = "the remainder of a quotient beyond 2^53 takes several exact st
 # The logarithm of an ordinary base is shared; bases of which it is no number have a function for each of the three.
 _NOT_SHARED = "a power of a special number, its slope and the logarithm are computed by themselves"
 KNOWN: dict[str, tuple[float, str]] = {
-    "pow": (3.5, _NOT_SHARED),
+    **dict.fromkeys(("pow", "x0 ** x1"), (3.5, _NOT_SHARED)),
     **dict.fromkeys(("sin", "cos"), (20.0, _FAR)),
     "lgamma": (10.0, _REFLECTED),
     "polygamma": (6.0, _THREE_SUMS),
