@@ -44,12 +44,17 @@ def ndtr(x: float) -> float:
 
 def density(x: float) -> float:
     """The density exp(-x * x / 2) / sqrt(2 pi), to a few units; the rounding of x * x alone would cost hundreds."""
-    size = min(abs(x), 40.0)
-    head = float(np.rint(16.0 * size)) / 16.0
-    rest = (size - head) * (size + head)
-    square = head * head + rest
-    lost = (head * head - square) + rest
+    square, lost = exact_square(min(abs(x), 40.0))
     return DENSITY_AT_ZERO * (math.exp(-0.5 * square) * (1.0 - 0.5 * lost))
+
+
+def exact_square(x: float) -> tuple[float, float]:
+    """The square of a number from 0 to 40 or so, and what its rounding has lost."""
+    # The square of a multiple of 1/16 is exact, and so is the rounding error of its sum with the rest.
+    head = float(np.rint(16.0 * x)) / 16.0
+    rest = (x - head) * (x + head)
+    square = head * head + rest
+    return square, (head * head - square) + rest
 
 
 def ndtri(p: float) -> float:

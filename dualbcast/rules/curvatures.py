@@ -13,11 +13,9 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
-
 from dualbcast import special
 from dualbcast.arithmetic import isinf, maximum, minimum
-from dualbcast.normal import density
+from dualbcast.normal import density, exact_square
 from dualbcast.rules.registration import customise
 
 LN2 = math.log(2.0)
@@ -236,19 +234,11 @@ def squared_secant(x: float) -> float:
 @partials(lambda x, y: (0.0 if y == 0 else -(2.0 * x * y),))
 def bell(x: float) -> float:
     """exp(-x * x), to within a few units in the last place; the rounding of x * x alone would cost hundreds."""
-    size = min(abs(x), 32.0)
-    # The square of a multiple of 1/16 is exact, and so is the rounding error of its sum with the rest.
-    head: float = np.rint(16.0 * size) / 16.0
-    rest = (size - head) * (size + head)
-    square = head * head + rest
-    lost = (head * head - square) + rest
+    square, lost = exact_square(min(abs(x), 32.0))
     return math.exp(-square) * (1.0 - lost)
 
 
-@partials(lambda x, y: (0.0 if y == 0 else -(x * y),))
-def normal_density(x: float) -> float:
-    """The slope of ndtr."""
-    return density(x)
+partials(lambda x, y: (0.0 if y == 0 else -(x * y),))(density)
 
 
 # --- the gamma function --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast import arithmetic, special
-from dualbcast.normal import DENSITY_AT_ZERO
+from dualbcast.normal import DENSITY_AT_ZERO, density
 from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
@@ -164,7 +164,7 @@ _rule("sinc", lambda x, y: (special.sinc_slope(x, y),), "numpy.sinc", domain=(NE
 _rule("erf", lambda x, y: (ERF_SLOPE * curvatures.bell(x),), "math.erf scipy.special.erf", domain=(NEAR,))
 _rule("erfc", lambda x, y: (-ERF_SLOPE * curvatures.bell(x),), "math.erfc scipy.special.erfc", domain=(NEAR,))
 _rule("erfinv", lambda x, y: (math.exp(y * y) / ERF_SLOPE,), "scipy.special.erfinv", domain=(INSIDE_ONE,))
-_rule("ndtr", lambda x, y: (curvatures.normal_density(x),), "scipy.special.ndtr", domain=(NEAR,))
+_rule("ndtr", lambda x, y: (density(x),), "scipy.special.ndtr", domain=(NEAR,))
 _rule("ndtri", lambda p, y: (math.exp(0.5 * y * y) / DENSITY_AT_ZERO,), "scipy.special.ndtri", domain=((1e-2, 0.99),))
 _rule("lgamma", lambda x, y: (special.digamma(x),), "math.lgamma scipy.special.gammaln", domain=((0.1, 30.0),))
 _rule("tgamma", lambda x, y: (curvatures.tgamma_slope(x, y),), "math.gamma scipy.special.gamma", domain=((0.1, 15.0),))
@@ -262,11 +262,10 @@ _ADVICE = {
     "math.hypot(a, b)": "numpy.linalg.norm",
     "Horner's rule, such as (a * x + b) * x + c": "numpy.polyval numpy.polynomial.polynomial.polyval",
     "if and elif, or numpy.where": "numpy.select numpy.piecewise numpy.choose",
-    "scipy.special.ndtr(z) with z = (x - loc) / scale": "scipy.stats.norm.cdf statistics.NormalDist.cdf",
+    "scipy.special.ndtr(z) with z = (x - loc) / scale": "scipy.stats.norm.cdf",
     "scipy.special.ndtr(-z) with z = (x - loc) / scale": "scipy.stats.norm.sf",
-    "loc + scale * scipy.special.ndtri(p)": "scipy.stats.norm.ppf statistics.NormalDist.inv_cdf",
-    "math.exp(-z * z / 2) / (scale * math.sqrt(2 * math.pi)) with z = (x - loc) / scale": "scipy.stats.norm.pdf "
-    "statistics.NormalDist.pdf",
+    "loc + scale * scipy.special.ndtri(p)": "scipy.stats.norm.ppf",
+    "math.exp(-z * z / 2) / (scale * math.sqrt(2 * math.pi)) with z = (x - loc) / scale": "scipy.stats.norm.pdf",
     "-z * z / 2 - math.log(scale) - math.log(2 * math.pi) / 2 with z = (x - loc) / scale": "scipy.stats.norm.logpdf",
     "a loop over tuples of the points and the values, with a test of x in it": "numpy.interp",
 }
