@@ -95,8 +95,11 @@ class Environment:
     def locate(self, node: ast.AST) -> Location:
         return locate(node, self.frame.source.filename)
 
-    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
-        raise CompileError(message, self.locate(node), hint, self.frame.calls)
+    def fail(self, node: ast.AST, message: str, hint: str = "", tried: ast.AST | None = None) -> NoReturn:
+        """An error at a node; `tried` is the statement or expression that may be lowered in another way instead."""
+        error = CompileError(message, self.locate(node), hint, self.frame.calls)
+        error.tried = tried  # type: ignore[attr-defined]
+        raise error
 
     def evaluate(self, node: ast.AST, function: Callable[..., _Result], *args: Any, **named: Any) -> _Result:
         """The result of a function that is called now, while the kernel is compiled; it may be a user's."""

@@ -60,7 +60,7 @@ def reduce_generator(
             return _quantified(env, "or" if function is any else "and", generator)
         return call()
     except CompileError as error:
-        if getattr(error, "undecided", None) is not generator:
+        if getattr(error, "tried", None) is not generator:
             raise
     restore()
     return _loop_of(env, function, generator, node)
@@ -84,10 +84,7 @@ def _iterate(env: Environment, node: _Comprehension, iteration: Callable[[], obj
 
     def refuse(part: ast.expr) -> NoReturn:
         instead = "sum, prod, min, max, any or all of it, or a for loop"
-        message = "how many items this gives depends on the data"
-        error = CompileError(message, env.locate(part), instead, inner.calls)
-        error.undecided = node  # type: ignore[attr-defined] # for `reduce_generator` alone
-        raise error
+        env.fail(part, "how many items this gives depends on the data", instead, tried=node)
 
     def passes(part: ast.expr) -> bool:
         test = condition(env, part)
@@ -181,7 +178,7 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
         try:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
-            if iterable.known() is None or getattr(error, "reshaped", None) is not stmt:
+            if iterable.known() is None or getattr(error, "tried", None) is not stmt:
                 raise
         restore()  # a list grows, so each iteration is of its own kind
     return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False

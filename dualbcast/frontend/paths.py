@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable
 from functools import partial, reduce
 
-from dualbcast.errors import CompileError, Location
+from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
 from dualbcast.frontend.values import (
     Bindings,
@@ -329,13 +329,12 @@ def conform(
     elif isinstance(value, Unassigned):
         env.fail(node, f"{value.reason}, and the next iteration of the loop needs it")
     else:
-        message = (
-            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after an iteration of it"
+        env.fail(
+            node,
+            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after an iteration of it",
+            "one kind of thing under one name, or two names",
+            tried=node,
         )
-        instead = "one kind of thing under one name, or two names"
-        error = CompileError(message, env.locate(node), instead, env.frame.calls)
-        error.reshaped = node  # type: ignore[attr-defined] # for a loop over a range that is known
-        raise error
 
 
 def copy_parallel(env: Environment, block: list[Stmt], copies: Copies, location: Location = NOWHERE) -> None:

@@ -129,8 +129,7 @@ SHARING: dict[str, Emit] = {"base_logarithm": powers.base_logarithm, "divided_po
 # What takes longer if a single element of a vector has a rare argument. One that does not take a branch often has such,
 # since the branch guards it.
 WITH_RARE_BRANCHES = {
-    *("log", "log1p", "log2", "log10", "base_logarithm", "pow", "divided_power"),
-    *("sin", "cos", "tan", "hypot", "fmod", "lgamma", "tgamma"),
+    *("pow", "divided_power", "base_logarithm", "sin", "cos", "tan", "hypot", "fmod", "lgamma", "tgamma"),
     *(set(target.VECTORISED) - set(FUNCTIONS)),
 }
 # What LLVM has an operation for, and so has the host.
