@@ -40,7 +40,9 @@ def table_row(row: Rule) -> str:
     names, texts = partials(row)
     spellings = list(row.spellings)
     if row.function is not None:
-        spellings.insert(0, f"{row.function.__module__}.{row.function.__name__}")
+        module = row.function.__module__
+        public = "dualbcast.special" if module.startswith("dualbcast.special.") else module
+        spellings.insert(0, f"{public}.{row.function.__name__}")
     shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
     kinks = "<br>".join(
         f"at {', '.join(f'{x:g}' for x in point)}: {', '.join(f'{p:g}' for p in chosen)}" for point, chosen in row.kinks

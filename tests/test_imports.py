@@ -42,7 +42,6 @@ LEAVES = {
     "errors",
     "foreign_objects",
     "kernel_spec",
-    "normal",
     "progress",
     "random",
     "special",

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from dualbcast import special
 from dualbcast.arithmetic import isinf, maximum, minimum
-from dualbcast.normal import density, exact_square
 from dualbcast.rules.registration import customise
+from dualbcast.special.normal import density, exact_square
 
 LN2 = math.log(2.0)
 Scalar = TypeVar("Scalar", bound=Callable[..., Any])

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from dualbcast import arithmetic, special
-from dualbcast.normal import DENSITY_AT_ZERO, density
 from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
+from dualbcast.special.exponentials import gap
+from dualbcast.special.normal import DENSITY_AT_ZERO, density
+from dualbcast.special.trigonometric import sinc_slope
 
 # The rules for powers that roots compute faster, by exponent.
 ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
@@ -104,13 +106,13 @@ _rule(
 )
 _rule(
     "logaddexp",
-    lambda a, b, y: (curvatures.logistic(special.gap(a, b)), curvatures.logistic(special.gap(b, a))),
+    lambda a, b, y: (curvatures.logistic(gap(a, b)), curvatures.logistic(gap(b, a))),
     "numpy.logaddexp",
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
 _rule(
     "logaddexp2",
-    lambda a, b, y: (curvatures.share_of_two(special.gap(a, b)), curvatures.share_of_two(special.gap(b, a))),
+    lambda a, b, y: (curvatures.share_of_two(gap(a, b)), curvatures.share_of_two(gap(b, a))),
     "numpy.logaddexp2",
     kinks=(((-math.inf, -math.inf), (0.5, 0.5)),),
 )
@@ -157,7 +159,7 @@ _rule("tanh", lambda x, y: (curvatures.tanh_slope(x, y),), "math.tanh numpy.tanh
 _rule("asinh", lambda x, y: (curvatures.asinh_slope(x),), "math.asinh numpy.arcsinh")
 _rule("acosh", lambda x, y: (curvatures.acosh_slope(x),), "math.acosh numpy.arccosh", domain=((1.001, 50.0),))
 _rule("atanh", lambda x, y: (curvatures.atanh_slope(x),), "math.atanh numpy.arctanh", domain=(INSIDE_ONE,))
-_rule("sinc", lambda x, y: (special.sinc_slope(x, y),), "numpy.sinc", domain=(NEAR,), kinks=(((0.0,), (0.0,)),))
+_rule("sinc", lambda x, y: (sinc_slope(x, y),), "numpy.sinc", domain=(NEAR,), kinks=(((0.0,), (0.0,)),))
 
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 

@@ -1,4 +1,6 @@
-"""The standard normal distribution in the language of scalar functions: its integral, the inverse, and its density."""
+"""The standard normal distribution in the language of scalar functions: its integral, the inverse, its
+density, and the inverse of the error function.
+"""
 
 from __future__ import annotations
 
@@ -124,3 +126,31 @@ def quantile(q: float, tail: float) -> float:
         bottom = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * bottom)
         bottom = 1.0 + r * (5.99832206555887937690e-1 + r * bottom)
     return math.copysign(top / bottom, q)
+
+
+def erfinv(x: float) -> float:
+    """The inverse of the error function.
+
+    Parameters
+    ----------
+    x : float
+        In [-1, 1]; the ends give infinities, and other numbers outside give NaN.
+
+    Returns
+    -------
+    float
+        y with erf(y) = x, to a few units in the last place.
+
+    Notes
+    -----
+    The normal quantile at (1 + x) / 2, divided by the square root of 2; see `ndtri`.
+
+    Examples
+    --------
+    >>> erfinv(0.0), erfinv(1.0)
+    (0.0, inf)
+    >>> round(math.erf(erfinv(0.3)), 15)
+    0.3
+    """
+    q = 0.5 * x
+    return quantile(q, 0.5 - abs(q)) / SQRT2

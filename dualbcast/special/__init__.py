@@ -1,0 +1,46 @@
+"""Special functions, written in the language of scalar functions.
+
+They take and return single numbers. In plain Python they work on floats, and raise exceptions where `math` does. In a
+kernel they compute in the compute dtype and follow IEEE 754: they give infinities and NaNs, and raise no exceptions.
+Comes in: numbers. Goes out: a number.
+"""
+
+from __future__ import annotations
+
+from dualbcast.special.exponentials import (
+    exp10,
+    log_sigmoid,
+    logaddexp,
+    logaddexp2,
+    logit,
+    sigmoid,
+    softplus,
+    xlog1py,
+    xlogy,
+)
+from dualbcast.special.gamma import digamma, polygamma
+from dualbcast.special.normal import erfinv, ndtr, ndtri
+from dualbcast.special.trigonometric import sinc
+
+__all__ = [
+    "digamma",
+    "erfinv",
+    "exp10",
+    "log_sigmoid",
+    "logaddexp",
+    "logaddexp2",
+    "logit",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "sigmoid",
+    "sinc",
+    "softplus",
+    "xlog1py",
+    "xlogy",
+]
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion at the prompt."""
+    return __all__
