@@ -17,6 +17,7 @@ __all__ = [
     "ArgumentError",
     "BackendError",
     "BlockKeyError",
+    "BoundsError",
     "CompileError",
     "DTypeError",
     "DerivativeError",
@@ -277,6 +278,47 @@ class IterationError(_LocatedError, RuntimeError):
         )
         what = f"this loop did not end within max_iterations={most} for {element}{others}"
         super().__init__(what, location, (hint,))
+
+
+class BoundsError(_LocatedError, IndexError):
+    """An index of a whole array was out of range; the contents of `out=` are undefined.
+
+    Parameters
+    ----------
+    name : str
+        The scalar function's name.
+    index : tuple of int
+        The first element whose index was out of range, in the shape that the arguments broadcast to.
+    count : int
+        The number of such elements.
+    location : Location
+        The place of the index in the user's source.
+
+    Attributes
+    ----------
+    index : tuple of int
+        The place of the first such element.
+    count : int
+        The number of such elements.
+    location : Location
+        The place of the index in the user's source.
+    filename : str
+        The file, as in `SyntaxError`.
+    lineno : int
+        The line, as in `SyntaxError`.
+    offset : int
+        The column, which counts from 1, as in `SyntaxError`.
+    """
+
+    def __init__(self, name: str, index: tuple[int, ...], count: int, location: Location) -> None:
+        self.index, self.count = index, count
+        element = f"the element at index {index}" if index else "these numbers"
+        others = f", and for {count - 1} more" if count > 1 else ""
+        hint = (
+            f"Look at {name}() at that element; min(max(i, 0), len(array) - 1) or "
+            'np.take(array, i, mode="clip") reads the nearest element, mode="wrap" goes round'
+        )
+        super().__init__(f"this index is out of range for {element}{others}", location, (hint,))
 
 
 class KernelCancelled(DualbcastError, RuntimeError):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualbcast.api.whole_arrays import axes_of, spread
 from dualbcast.errors import ArgumentError, a_or_an
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 from dualbcast.frontend.source import find_source
@@ -45,6 +46,8 @@ class Subject:
     preset: dict[str, Any] = field(default_factory=dict)
     # The parameters that a BroadcastFunction on the way takes as static.
     static: frozenset[str] = frozenset()
+    # The parameters that it takes as whole arrays.
+    whole: frozenset[str] = frozenset()
 
     def given(self, args: tuple[Any, ...], named: dict[str, Any]) -> Subject:
         """With more arguments."""
@@ -105,7 +108,7 @@ def _of_broadcast_function(thing: Any) -> Subject | None:
         raise ArgumentError(
             f"{thing!r} cannot be decorated by way of another object; decorate first, then take .partial"
         )
-    return replace(binder.subject, static=binder.static) if isinstance(binder, Binder) else None
+    return replace(binder.subject, static=binder.static, whole=binder.whole) if isinstance(binder, Binder) else None
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -115,20 +118,25 @@ def _of_broadcast_function(thing: Any) -> Subject | None:
 class Form:
     """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
-    # For each parameter in order, with those of `*args` spread, the known value, or None for an array.
-    slots: tuple[Static | None, ...]
-    names: tuple[str, ...]  # the parameters that are arrays
+    # For each parameter in order, with those of `*args` spread, the known value, None for an array, or for a whole
+    # array the number of its axes.
+    slots: tuple[Static | int | None, ...]
+    names: tuple[str, ...]  # the parameters that are arrays, and the lengths of those that are whole
     parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
     spread: tuple[str, ...]  # those of `names` that are of `*args`
+    whole: tuple[tuple[int, int], ...]  # the places of whole arrays in `names`, and how many lengths follow each
 
 
 class Binder:
     """Binds the arguments of calls to the parameters of a function, as Python does.
 
-    The subject is what was decorated; `static` names the parameters that are known when a kernel is compiled.
+    The subject is what was decorated; `static` names the parameters that are known when a kernel is compiled, and
+    `whole` those that are whole arrays.
     """
 
-    def __init__(self, subject: Callable[..., Any], static: str | Sequence[str]) -> None:
+    def __init__(
+        self, subject: Callable[..., Any], static: str | Sequence[str], whole: str | Sequence[str] = ()
+    ) -> None:
         self.subject = find_subject(subject)
         self.function: FunctionType = self.subject.function
         find_source(self.function)
@@ -145,6 +153,8 @@ class Binder:
             self._prefix += "_"
         wanted = frozenset([static] if isinstance(static, str) else static)
         self.static: frozenset[str] = wanted or self.subject.static & set(self.signature.parameters)
+        wanted = frozenset([whole] if isinstance(whole, str) else whole)
+        self.whole: frozenset[str] = wanted or self.subject.whole & set(self.signature.parameters)
         self._fixed = tuple(map(plain_number, self.subject.fixed))
         defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
         self._defaults = {
@@ -165,6 +175,11 @@ class Binder:
                 raise ArgumentError(f"static={name!r} names no parameter of {self}")
             if array_kind(self._defaults.get(name)) is not None:
                 raise ArgumentError(f"the default of {name} is an array, which cannot be static; see {self}")
+        for name in self.whole:
+            if name not in self.signature.parameters or name == self.vararg:
+                raise ArgumentError(f"whole={name!r} names no parameter of {self}")
+            if name in self.static:
+                raise ArgumentError(f"{name} is in static= and in whole=; an array cannot be static")
         for name, parameter in self._whole.parameters.items():
             if parameter.kind is Parameter.KEYWORD_ONLY and name in _RESERVED:
                 raise ArgumentError(
@@ -206,7 +221,8 @@ class Binder:
             if filled[1] is None and not (named or filling.open or filling.defaults):
                 self.plain[len(args)] = filled[0]
         form, places = filled
-        return form, values if places is None else tuple([values[place] for place in places])
+        values = values if places is None else tuple([values[place] for place in places])
+        return form, _with_lengths(values, form) if form.whole else values
 
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
         """Bind `count` arguments by position and these by name, whatever their values are."""
@@ -217,7 +233,10 @@ class Binder:
         slots: list[_Slot] = []
         defaults: list[Any] = []
         for name, value, left_out in arguments:
-            if left_out:
+            if name in self.whole and not (left_out and value is None):
+                slots.append(_Slot(name, given + len(defaults) if left_out else value, _OPEN))
+                defaults += [value] if left_out else []
+            elif left_out:
                 is_array = name not in self.static and is_operand(value)
                 mark = None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED
                 slots.append(_Slot(name, given + len(defaults), mark))
@@ -232,6 +251,8 @@ class Binder:
         """The part of a form's key for an argument that can be known; None for an array."""
         if name in self.static:
             return static_key(value, name)
+        if name in self.whole:
+            return axes_of(value, name)
         # Its default is neither a number nor an array. An argument that is the default counts as left out.
         default = self._defaults[name]
         return _OMITTED if value is default or (isinstance(value, str) and value == default) else None
@@ -241,13 +262,20 @@ class Binder:
         decided = iter(marks)
         key = tuple(next(decided) if slot.mark is _OPEN else slot.mark for slot in filling.slots)
         pairs = [*zip(filling.slots, key, strict=True)]
-        slots = tuple(None if mark is None else Static(values[slot.place]) for slot, mark in pairs)
-        names = tuple(slot.name for slot, mark in pairs if mark is None)
-        places = tuple(slot.place for slot, mark in pairs if mark is None)
+        slots = tuple(mark if mark is None or type(mark) is int else Static(values[s.place]) for s, mark in pairs)
+        names: list[str] = []
+        places: list[int] = []
+        whole: list[tuple[int, int]] = []
+        for slot, mark in pairs:
+            if mark is None or type(mark) is int:
+                whole += [] if mark is None else [(len(names), mark)]
+                names += [slot.name, *[f"{slot.name}.shape[{axis}]" for axis in range(mark or 0)]]
+                places.append(slot.place)
         spread = tuple(name for name in filling.spread if name in names)
         # With setdefault two threads that come here at once get the same object.
-        form = self._forms.setdefault(key, Form(slots, names, filling.parameters, spread))
-        return form, None if places == tuple(range(len(values))) else places
+        new = Form(slots, tuple(names), filling.parameters, spread, tuple(whole))
+        form = self._forms.setdefault(key, new)
+        return form, None if places == [*range(len(values))] else tuple(places)
 
     def _assign(
         self, args: Sequence[Any], named: dict[str, Any]
@@ -294,6 +322,15 @@ class Binder:
         filled = {*named, *[each.name for each in taken]}
         required = [each for each in parameters if each.kind in _BY_POSITION + _BY_NAME and each.default is each.empty]
         return f"{self} lacks a value for {', '.join([each.name for each in required if each.name not in filled])}"
+
+
+def _with_lengths(values: tuple[Any, ...], form: Form) -> tuple[Any, ...]:
+    """The values of a form's names, where the whole arrays among the arguments stand for several."""
+    whole, every = dict(form.whole), list[Any]()
+    for value in values:
+        place = len(every)
+        every += spread(value, form.names[place]) if place in whole else (value,)
+    return tuple(every)
 
 
 class _Slot(NamedTuple):

@@ -6,6 +6,7 @@ kernels, and the values of all parameters, captured arrays among them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,8 @@ from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
-from dualbcast.frontend.lower import lower
+from dualbcast.frontend.lower import Argument, WholeArray, lower
+from dualbcast.frontend.values import Static
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 from dualbcast.runtime.arguments import Kind, Signature, array_kind, forms_of, no_derivative, sign
@@ -87,6 +89,11 @@ class Dispatch:
     ) -> tuple[Specialisation, tuple[Any, ...]]:
         """A new specialisation for a call that is bound, and the values of all parameters."""
         adapter = adapter_of(values, form.names)
+        if form.whole and adapter is not None:
+            name = form.names[form.whole[0][0]]
+            raise ArgumentError(
+                f"{name} is whole, and beside it only arrays of NumPy or CuPy can be arguments; convert the others"
+            )
         program, captured = self._program(form, values, adapter)
         values = (*values, *captured)
         names = program.element.names
@@ -109,7 +116,7 @@ class Dispatch:
         if program is not None and captured is not None:
             return program, captured
         remaining = iter(kinds)
-        arguments = [next(remaining) if slot is None else slot for slot in form.slots]
+        arguments = [_argument(slot, remaining) for slot in form.slots]
         try:
             lowered = lower(self.binder.function, arguments, array_kind)
         except CompileError as error:
@@ -123,8 +130,20 @@ class Dispatch:
             if len(positions) != 1:
                 raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
             element = element.derive("partial", positions)
-        program = self.programs[form, kinds] = Program(element, lowered)
+        program = self.programs[form, kinds] = Program(element, lowered, form.whole)
         return program, captured
+
+
+def _argument(slot: Static | int | None, kinds: Iterator[Kind]) -> Argument:
+    """A parameter as the front end wants it; `kinds` has those of arrays and of the lengths of whole ones."""
+    if isinstance(slot, Static):
+        return slot
+    kind = next(kinds)
+    if slot is None:
+        return kind
+    for _ in range(slot):
+        next(kinds)
+    return WholeArray(kind, slot)
 
 
 def _signature(values: tuple[Any, ...], names: tuple[str, ...], adapter: Adapter | None) -> Signature:
@@ -171,9 +190,9 @@ def directions(
 
     Raises ArgumentError where `wanted` names something else, or something that carries no derivative.
     """
-    kinds = signature.kinds
+    kinds, whole = signature.kinds, [place for place, _ in form.whole]
     if wanted is None:
-        return tuple(position for position, _ in enumerate(form.names) if kinds[position] == "float")
+        return tuple(at for at, _ in enumerate(form.names) if kinds[at] == "float" and at not in whole)
     positions: list[int] = []
     for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
         if name in names:
@@ -185,6 +204,8 @@ def directions(
         else:
             raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
     for position in positions:
+        if position in whole:
+            raise ArgumentError(f"wrt: {names[position]} is a whole array, and there is no derivative in it yet")
         if kinds[position] != "float":
             raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
     return tuple(dict.fromkeys(positions))

@@ -150,7 +150,7 @@ class ForeignResults(Results):
         values: tuple[Any, ...],
         outputs: Sequence[Any],
     ) -> None:
-        self.names, self.positions, self.limit = flat.element.names, wrt, None
+        self.names, self.positions, self.checks = flat.element.names, wrt, None
         self.wrt = tuple([self.names[at] for at in wrt])
         self.structure, self.blocks, self.begins = specialisation.element.function.structure, flat.blocks, flat.begins
         self.first_partials = slice(*flat.begins[1:])

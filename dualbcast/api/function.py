@@ -46,6 +46,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         *,
         wrt: Wrt = None,
         static: str | Sequence[str] = (),
+        whole: str | Sequence[str] = (),
         fastmath: bool = False,
         backend: Backend = "auto",
         jacobian: Keeping = "auto",
@@ -58,17 +59,18 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
         self._choices = Options(fastmath, backend, jacobian, _checked_limit(max_iterations))
         if isinstance(function, BroadcastFunction):
-            static = static or tuple(function._binder.static)
-            if function._whole is not None:
-                whole = BroadcastFunction(function._whole, wrt=wrt, static=static, **self._choices._asdict())
-                vars(self).update(vars(whole.partial(function._partials[-1])))
+            static, whole = static or tuple(function._binder.static), whole or tuple(function._binder.whole)
+            if function._origin is not None:
+                options = self._choices._asdict()
+                origin = BroadcastFunction(function._origin, wrt=wrt, static=static, whole=whole, **options)
+                vars(self).update(vars(origin.partial(function._partials[-1])))
                 return
             function = function._function
         # For a partial derivative: the arguments it is taken in, one after the other, and the function that it is the
         # derivative of in the last one.
         self._partials: tuple[str | int, ...] = ()
-        self._whole: BroadcastFunction | None = None
-        self._binder: Binder = Binder(function, static)
+        self._origin: BroadcastFunction | None = None
+        self._binder: Binder = Binder(function, static, whole)
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
         self._dispatch = Dispatch(self._binder, self._choices, self._wrt)
@@ -95,8 +97,8 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
     def __get__(self, instance: Any, owner: type | None = None) -> BroadcastFunction:
         if instance is None:
             return self
-        if self._whole is not None:
-            return self._whole.__get__(instance, owner).partial(self._partials[-1])
+        if self._origin is not None:
+            return self._origin.__get__(instance, owner).partial(self._partials[-1])
         # The bound function is stored in the object, so that its kernels are found again. The key is not the name of an
         # attribute, so that this method is called every time: a copy of the object has a copy of the dictionary, with
         # the function that is bound to the original.
@@ -111,8 +113,8 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         return bound
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        if self._whole is not None:
-            return BroadcastFunction.partial, (self._whole, self._partials[-1])
+        if self._origin is not None:
+            return BroadcastFunction.partial, (self._origin, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
         # A global of a module is pickled by its name.
@@ -129,7 +131,8 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
     @property
     def _options(self) -> dict[str, Any]:
         """The options that make another BroadcastFunction like this one."""
-        return {"wrt": self._wrt, "static": tuple(sorted(self._binder.static)), **self._choices._asdict()}
+        static, whole = (tuple(sorted(names)) for names in (self._binder.static, self._binder.whole))
+        return {"wrt": self._wrt, "static": static, "whole": whole, **self._choices._asdict()}
 
     # --- products ------------------------------------------------------------------------------------------------
 
@@ -262,7 +265,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         partial = self._parts.get(key)
         if partial is None:
             new = BroadcastFunction(self._function, **self._options)
-            new._partials, new._whole = (*self._partials, key), self
+            new._partials, new._origin = (*self._partials, key), self
             new._dispatch = Dispatch(new._binder, new._choices, new._wrt, new._partials)
             del vars(new)["__wrapped__"]  # it would be the function, and not its partial derivative
             partial = self._parts.setdefault(key, new)
@@ -274,6 +277,7 @@ class DecoratorOptions(TypedDict, total=False):
 
     wrt: Wrt
     static: str | Sequence[str]
+    whole: str | Sequence[str]
     fastmath: bool
     backend: Backend
     jacobian: Keeping
@@ -311,6 +315,7 @@ def differentiable_broadcast(
     *,
     wrt: Wrt = None,
     static: str | Sequence[str] = (),
+    whole: str | Sequence[str] = (),
     fastmath: bool = False,
     backend: Backend = "auto",
     jacobian: Keeping = "auto",
@@ -330,6 +335,9 @@ def differentiable_broadcast(
     static : str or sequence of str, optional
         Parameters that are not arrays but hashable Python objects, known when a kernel is compiled. Each value has
         kernels of its own.
+    whole : str or sequence of str, optional
+        Parameters that are whole arrays, which do not broadcast: the function reads ``table[i]`` at any integers, and
+        ``len(table)`` or ``table.shape``. An index out of range is an error of the call, a `BoundsError`.
     fastmath : bool
         Allow faster arithmetic that may differ in the last digits; NaN and infinities keep their meaning.
     backend : {"auto", "python", "cpu", "cuda"}
@@ -363,10 +371,10 @@ def differentiable_broadcast(
     """
     options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
     if function is None:
-        return functools.partial(BroadcastFunction, wrt=wrt, static=static, **options)
+        return functools.partial(BroadcastFunction, wrt=wrt, static=static, whole=whole, **options)
     if not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
-    return BroadcastFunction(function, wrt=wrt, static=static, **options)
+    return BroadcastFunction(function, wrt=wrt, static=static, whole=whole, **options)
 
 
 def _from_text(text: SourceText, name: str, options: dict[str, Any]) -> BroadcastFunction:

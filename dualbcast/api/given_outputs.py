@@ -45,8 +45,8 @@ def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, .
 
 def _in_new_matrix(specialisation: Specialisation, values: tuple[Any, ...]) -> tuple[Any, Jacobian]:
     results = specialisation.results(values)
-    if results.limit is not None:
-        # The limit's own output is always new, and calls with both new and given arrays have no fast path.
+    if results.checks is not None:
+        # The output of checks is always new, and calls with both new and given arrays have no fast path.
         results, outputs = specialisation.run(_BOTH, values)
         return results.value(outputs), Jacobian._of(results, outputs)
     with beside(values):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import adapter_for
+from dualbcast.api.whole_arrays import apart
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
@@ -36,12 +37,15 @@ _COUNTS = np.dtype(np.int64)
 
 
 class Program:
-    """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays."""
+    """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays.
 
-    __slots__ = ("_captures", "_guards", "_kinds", "element")
+    `whole` has the places of whole arrays among the parameters, and how many lengths follow each.
+    """
 
-    def __init__(self, element: Element, lowered: Lowered) -> None:
-        self.element = element
+    __slots__ = ("_captures", "_guards", "_kinds", "element", "whole")
+
+    def __init__(self, element: Element, lowered: Lowered, whole: tuple[tuple[int, int], ...]) -> None:
+        self.element, self.whole = element, whole
         # Each with what reads it without a call of Python code, since every call of the function does that.
         self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
@@ -95,6 +99,8 @@ class Specialisation:
         stands for their forms where the caller makes arrays that always have the same."""
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
+        if self.program.whole:
+            values = apart(values, self.program.whole, out)
         key = which, forms or forms_of(out)
         return run_call(self._paths, key, values, out, self.prepare, which, values, out)
 

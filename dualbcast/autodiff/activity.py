@@ -39,8 +39,8 @@ _OPERATORS: dict[str, Callable[..., object]] = {
 
 def partials_at(value: ir.Op) -> tuple[ir.Function, Sequence[ir.Expr], list[ir.Expr]]:
     """The partials of an operation in its arguments, as a function of some of those and of its result."""
-    if value.name in ("to_float", "to_int"):
-        return _NOTHING, (), [ir.ZERO]
+    if value.name in ("to_float", "to_int", ir.READ, ir.BOUNDED):
+        return _NOTHING, (), [ir.ZERO] * len(value.args)
     if is_marked(value):
         return _NOTHING, (), [ir.ZERO, *[UNKNOWN] * (len(value.args) - 1)]
     template, args, partials = partials_of(value, _OPERATORS)

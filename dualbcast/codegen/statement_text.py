@@ -12,6 +12,7 @@ from dualbcast.errors import Location
 from dualbcast.frontend.lower import FOREVER
 from dualbcast.ir.nodes import (
     NOWHERE,
+    Array,
     Assign,
     Block,
     Break,
@@ -253,7 +254,7 @@ class Writer:
             case Var():
                 return expr.name, _ATOM
             case Load():
-                return self._load(expr)
+                return self._element(expr, expr.name, self.address[expr.name])
             case Const(value=value, kind="float"):
                 return self.constants.floating(float(value)), _ATOM
             case Const(value=value):
@@ -264,6 +265,8 @@ class Writer:
 
     def _operation(self, op: Op) -> tuple[str, int]:
         match op:
+            case Op(name="read", args=(Array(name=array) as whole, place)):
+                return self._element(whole, array, self.expression(place))
             case Op(name=name, args=args) if name in _INFIX:
                 sign, strength = _INFIX[name]
                 left = self.expression(args[0], strength + (strength == 4))
@@ -282,13 +285,13 @@ class Writer:
         function = {"to_float": self.constants.dtype, "to_int": "int64", **self.called}.get(op.name, op.name)
         return f"{function}({', '.join(map(self.expression, op.args))})", _ATOM
 
-    def _load(self, load: Load) -> tuple[str, int]:
-        index = self.address[load.name]
-        if self.storage[load.name] in _HALVES:
-            return self._from_storage(load, f"{load.name}, {index}", "load")
-        return self._from_storage(load, f"{load.name}[{index}]", "")
+    def _element(self, load: Load | Array, name: str, index: str) -> tuple[str, int]:
+        """The element of an array at an index."""
+        if self.storage[name] in _HALVES:
+            return self._from_storage(load, f"{name}, {index}", "load")
+        return self._from_storage(load, f"{name}[{index}]", "")
 
-    def _from_storage(self, load: Load, text: str, verb: str) -> tuple[str, int]:
+    def _from_storage(self, load: Load | Array, text: str, verb: str) -> tuple[str, int]:
         """A loaded element in the kind that it is computed with; `verb` is that of the functions for 16 bits."""
         storage = self.storage[load.name]
         if storage in _HALVES:

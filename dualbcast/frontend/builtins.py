@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.frontend import whole_arrays
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, choose
-from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, is_instance
+from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 from dualbcast.ir.simplification import number
 
 ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
+_NONE, _RAISE = Static(None), Static("raise")
 # The lowerings of calls: each takes (env, node) and the arguments, of which those after `/` may be given by name. Those
 # that are annotated as atoms are numbers.
 BUILTINS: dict[Any, Callable[..., Value]] = {}
@@ -215,6 +217,8 @@ def _hypot(env: Environment, node: ast.Call, /, *sides: Atom) -> Value:
 
 @_builtin(len)
 def _len(env: Environment, node: ast.Call, value: Value, /) -> Value:
+    if isinstance(value, Whole):
+        return value.shape[0]
     return number(len(sequence(env, value, node)))
 
 
@@ -247,6 +251,21 @@ def _dist(env: Environment, node: ast.Call, p: Value, q: Value, /) -> Value:
         for a, b in zip(starts, ends, strict=True)
     ]
     return _hypot(env, node, *gaps)
+
+
+@_builtin(np.take)
+def _take(
+    env: Environment, node: ast.Call, a: Value, indices: Value, /, axis: Value = _NONE, *, mode: Value = _RAISE
+) -> Value:
+    """An element of a whole array, or the part at the first index, with NumPy's ways to treat one out of range."""
+    if not isinstance(a, Whole):
+        env.fail(node, "np.take() takes from a whole array here", 'whole="…" in the decorator, with its name')
+    if axis != ZERO and not (axis == _NONE and len(a.shape) == 1):
+        env.fail(node, "np.take() takes along the first axis here", "axis=0")
+    known = mode.object if isinstance(mode, Static) else None
+    if known not in whole_arrays.MODES:
+        env.fail(node, "the mode of np.take() must be known when the kernel is compiled", '"raise", "clip" or "wrap"')
+    return whole_arrays.at(env, a, [(indices, node.args[1] if len(node.args) > 1 else node)], known, node)
 
 
 @_builtin(map)

@@ -38,7 +38,7 @@ _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__fil
 _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
 _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
-_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc)
+_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take))
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
@@ -137,8 +137,8 @@ def _call_rule(env: Environment, rule: Rule, function: Any, arguments: Arguments
 def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
     """The result of an object that wraps a Python function, or that may run while the kernel is compiled; else None."""
     if partials := getattr(function, "_partials", ()):
-        while function._whole is not None:
-            function = function._whole
+        while function._origin is not None:
+            function = function._origin
         derived: Value = Static(function)
         for wrt in partials:
             derived = Derived(Operator("derivative", wrt), derived)

@@ -24,7 +24,7 @@ import numpy as np
 
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
-from dualbcast.ir.nodes import TEMPORARY, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
+from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
 from dualbcast.ir.traversal import assigned_always, renamed_block
 from dualbcast.rules.guards import Capture
@@ -205,7 +205,11 @@ class Environment:
             return value
         location = self.locate(node)
         if isinstance(value, Op):
-            value = replace(value, args=tuple([self.emit(arg, node) for arg in value.args]), location=location)
+            value = replace(
+                value,
+                args=tuple([arg if isinstance(arg, Array) else self.emit(arg, node) for arg in value.args]),
+                location=location,
+            )
             if name == TEMPORARY and value.name in RULES:
                 first = value.args[0]
                 name += value.name

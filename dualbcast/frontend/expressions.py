@@ -11,9 +11,21 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from dualbcast.frontend import whole_arrays
 from dualbcast.frontend.environment import Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Arguments, Keywords, Partial, Range, Record, Static, Unassigned, Value, describe
+from dualbcast.frontend.values import (
+    Arguments,
+    Keywords,
+    Partial,
+    Range,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    Whole,
+    describe,
+)
 from dualbcast.ir.nodes import Atom, Const, Var
 from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import ABSENT, Capture
@@ -85,6 +97,9 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
         return tuple(Static(item) for item in value.object)
     if isinstance(value, Keywords):
         return tuple(Static(name) for name in value)
+    if isinstance(value, Whole):
+        problem = "the length of a whole array is not known when the kernel is compiled"
+        env.fail(node, problem, "a loop over range(len(…)), with array[i] in it")
     shown, instead = describe(value), "a tuple: (a, b)"
     if isinstance(value, Var):
         shown += ": one element of an array, not the array"
@@ -144,6 +159,8 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
         return _attribute_of_object(env, base.object, node)
     if isinstance(base, Record):
         return _attribute_of_record(env, base, node)
+    if isinstance(base, Whole):
+        return whole_arrays.attribute(env, base, node.attr, node)
     if isinstance(base, Atom):
         env.fail(
             node,
@@ -204,8 +221,10 @@ def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> V
 
 @lowers(ast.Subscript)
 def _subscript(env: Environment, node: ast.Subscript) -> Value:
-    """`items[index]` or a slice, by integers that are known."""
+    """`items[index]` or a slice, by integers that are known; an element of a whole array by any."""
     base = expression(env, node.value)
+    if isinstance(base, Whole):
+        return whole_arrays.item(env, base, node)
     if isinstance(base, Atom):
         is_captured = any(param == base for param, _ in env.arrays.values())
         env.fail(
@@ -213,7 +232,8 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
             f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
             "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
             if is_captured
-            else "the shifted or sliced array as another argument of the call",
+            else f'whole="{_parameter(node.value)}" in the decorator, to index the array; or the shifted or sliced '
+            "array as another argument of the call",
         )
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)

@@ -22,8 +22,8 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
-from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, describe
-from dualbcast.ir.nodes import NUMBER, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
+from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, Whole, describe
+from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
@@ -39,7 +39,18 @@ RESERVED = frozenset(keyword.kwlist) | {
     *(f"{verb}_{lanes}" for verb in ("load", "store") for lanes in (2, 4)),
 }
 
-Argument = Kind | Const | Static
+
+class WholeArray(NamedTuple):
+    """The argument of a parameter that is a whole array: the kind of its elements, and how many axes it has.
+
+    Its place is taken by a parameter for its first element, and one for the length of each axis.
+    """
+
+    kind: Kind
+    axes: int
+
+
+Argument = Kind | Const | Static | WholeArray
 
 
 class Lowered(NamedTuple):
@@ -134,6 +145,12 @@ def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[
             known = argument.object
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
             value = env.usable(held(known, name), param, name, instead)
+        elif isinstance(argument, WholeArray):
+            shape = [Var(env.names.fresh(f"{name}_shape{axis}"), "int") for axis in range(argument.axes)]
+            first = Var(env.names.fresh(name), argument.kind)
+            value = Whole(Array(first.name, first.kind), Const(0, "int"), tuple(shape))
+            params += [first, *shape]
+            env.taken.add(name)
         else:
             value = Var(env.names.fresh(name), argument)
             params.append(value)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
-from dualbcast.ir.nodes import Atom, Const, Expr, Stmt, Var
+from dualbcast.ir.nodes import Array, Atom, Const, Expr, Stmt, Var
 
 
 class Key:
@@ -161,6 +161,15 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole array, or the part of it at some leading indices: where that begins, and the lengths of its axes."""
+
+    array: Array
+    begin: Atom
+    shape: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unassigned:
     """The value of a name that some path has not assigned, or (`conflict`) whose values on two paths cannot merge."""
 
@@ -168,7 +177,7 @@ class Unassigned:
     conflict: bool = False
 
 
-Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Unassigned | Record
+Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Whole | Unassigned | Record
 Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
 
@@ -258,6 +267,8 @@ def describe(value: Value) -> str:
             return f"an object of type {type(value.object).__name__}"
         case Range():
             return "a range"
+        case Whole():
+            return "a whole array"
         case _:
             return "unassigned"
 

@@ -131,6 +131,9 @@ COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "neg"})
 # The operations a * b + c, a * b - c and c - a * b of a, b and c, with one rounding or two, whichever is fastest.
 MULADD, MULSUB, SUBMUL = FUSED = "muladd", "mulsub", "submul"
+# The element of a whole array at a place in its memory, and an index that is to be in an axis of a length: of two ints
+# the first one, counted from the end where it is negative, until a pass checks it.
+READ, BOUNDED = "read", "bounded"
 LOGIC = frozenset({"and", "or", "not"})
 BITWISE = frozenset({"bitand", "bitor", "bitxor", "shl", "shr", "invert"})
 NOWHERE = Location("<dualbcast>", 1, 0, 1, 0)
@@ -174,6 +177,14 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Array:
+    """A parameter that is a whole array, as the first operand of `read`, whose second one is a place in its memory."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """A pure operation: an operator by its name (`add`, `lt`, `select`, `to_float`, …) or a rule's function."""
 
@@ -184,7 +195,7 @@ class Op:
 
 
 Atom = Const | Var
-Expr = Const | Var | Load | Op
+Expr = Const | Var | Load | Array | Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +327,7 @@ def format_expr(expr: Expr) -> str:
     match expr:
         case Const():
             return repr(expr.value)
-        case Var():
+        case Var() | Array():
             return expr.name
         case Load():
             return f"load({expr.name})"

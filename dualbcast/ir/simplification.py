@@ -171,7 +171,7 @@ class _Numbering:
     def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
         self.function, self.fusible, self.derived = function, fusible, frozenset(function.derived)
         self.reads = read_counts(function)
-        self.holders: list[ir.Atom] = []
+        self.holders: list[Any] = []
         # The operation that computed a value, and the numbers of its operands.
         self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
         # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
@@ -185,7 +185,7 @@ class _Numbering:
         outputs = tuple([replace(output, value=self.atom(output.value)) for output in self.function.outputs])
         return replace(self.function, body=body, outputs=outputs)
 
-    def new(self, holder: ir.Atom) -> int:
+    def new(self, holder: Any) -> int:
         self.holders.append(holder)
         return len(self.holders) - 1
 
@@ -194,8 +194,8 @@ class _Numbering:
         self.state.numbers[target.name] = self.new(target)
 
     def number(self, atom: ir.Expr) -> int:
-        if isinstance(atom, ir.Const):
-            key = atom.kind, repr(atom.value)
+        if isinstance(atom, ir.Const | ir.Array):
+            key = (atom.kind, repr(atom.value)) if isinstance(atom, ir.Const) else ("array", atom.name)
             if key not in self.constants:
                 self.constants[key] = self.new(atom)
             return self.constants[key]
@@ -204,12 +204,11 @@ class _Numbering:
 
     def holds(self, atom: ir.Expr, number: int) -> bool:
         """Whether an atom that had this number still has it: a name may have been assigned another value since."""
-        return isinstance(atom, ir.Const) or (isinstance(atom, ir.Var) and self.state.numbers.get(atom.name) == number)
+        return not isinstance(atom, ir.Var) or self.state.numbers.get(atom.name) == number
 
-    def atom(self, expr: ir.Expr) -> ir.Atom:
+    def atom(self, expr: ir.Expr) -> Any:
         """The oldest name, or the constant, that still holds the same value."""
-        assert isinstance(expr, ir.Atom)
-        if isinstance(expr, ir.Const):
+        if not isinstance(expr, ir.Var):
             return expr
         number = self.number(expr)
         holder = self.holders[number]

@@ -144,7 +144,18 @@ def map_expr(expr: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
 
 def renamed(expr: ir.Expr, by: Mapping[str, ir.Expr]) -> ir.Expr:
     """The expression with the expressions of `by` in place of the variables of these names."""
-    return map_expr(expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, ir.Var) else leaf)
+
+    def change(leaf: ir.Expr) -> ir.Expr:
+        match leaf:
+            case ir.Var():
+                return by.get(leaf.name, leaf)
+            case ir.Array() if leaf.name in by:
+                array = by[leaf.name]
+                assert isinstance(array, ir.Var)
+                return ir.Array(array.name, leaf.kind)
+        return leaf
+
+    return map_expr(expr, change)
 
 
 def renamed_block(block: ir.Block, by: Mapping[str, ir.Expr]) -> ir.Block:

@@ -16,7 +16,9 @@ def has_long_loops(block: ir.Block, most: int) -> bool:
     return any(_is_long(stmt, most) for stmt in statements(block) if isinstance(stmt, ir.For | ir.While))
 
 
-def limit_iterations(function: ir.Function, most: int, loops: dict[Location, int], last: int) -> ir.Function:
+def limit_iterations(
+    function: ir.Function, most: int, loops: dict[Location, int], last: int, is_checked: bool = False
+) -> ir.Function:
     """The function with loops that an element leaves when it would begin another iteration after `most`.
 
     Before (most=100, loops={}, last=255)::
@@ -47,10 +49,12 @@ def limit_iterations(function: ir.Function, most: int, loops: dict[Location, int
             output reached = reached
 
     The last output is the number of the first loop that the element left because of the limit, or 0. `loops` has the
-    numbers of loops, from 1 to `last`, by their location, and gets new ones; loops beyond `last` share it.
+    numbers of loops, from 1 to `last`, by their location, and gets new ones; loops beyond `last` share it. A function
+    that `is_checked` has that output, for other checks.
     """
     names = free_names(function)
-    reached = ir.Var(names.fresh("reached"), "int")
+    reached = function.outputs[-1].value if is_checked else ir.Var(names.fresh("reached"), "int")
+    assert isinstance(reached, ir.Var)
 
     def compared(name: str, left: ir.Expr, right: ir.Expr, place: Location, new: list[ir.Stmt]) -> ir.Atom:
         """The result of a comparison, which is appended to some statements."""
@@ -86,7 +90,10 @@ def limit_iterations(function: ir.Function, most: int, loops: dict[Location, int
         assert isinstance(looped, ir.For | ir.While)
         return [ir.Assign(iterations, _NONE, place), replace(looped, body=(*head, *looped.body))]
 
-    body = (ir.Assign(reached, _NONE), *visit(function.body, False))
+    body = visit(function.body, False)
+    if is_checked:
+        return replace(function, body=body)
+    body = (ir.Assign(reached, _NONE), *body)
     taken = ir.Names(output.name for output in function.outputs)
     return replace(function, body=body, outputs=(*function.outputs, ir.Output(taken.fresh("reached"), reached)))
 

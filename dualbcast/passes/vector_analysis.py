@@ -150,7 +150,12 @@ def has_varying_branches(function: ir.Function, uniform: Set[str]) -> bool:
 LEAST_SAVING = 30.0
 _LEAST_RATIO = 8.0
 _SPECULATABLE = (
-    ir.COMPARISONS | ir.LOGIC | ir.ARITHMETIC | ir.BITWISE | {"to_float", "to_int", "select", "single", *ir.FUSED}
+    ir.COMPARISONS
+    | ir.LOGIC
+    | ir.ARITHMETIC
+    | ir.BITWISE
+    # A place that is read is in the array for all elements.
+    | {"to_float", "to_int", "select", "single", ir.READ, *ir.FUSED}
 )
 
 

@@ -128,7 +128,7 @@ class Element:
         if shapes is not None:
             blocks = spec.product.blocks.items()
             sums = tuple([shapes[place[0]] for place, block in blocks if block.stored is not None])
-        if spec.limit is not None:
+        if spec.checks is not None:
             sums = None if sums is None else (*sums, None)
             out = None if out is None else (*out, None)
         is_interpreted = self.options.backend == "python"
@@ -203,7 +203,7 @@ class Call:
 
     def run(self) -> tuple[Any, ...]:
         """Run the kernel, compiled if there is none yet; the outputs."""
-        backend, planned, limit = self.backend(), self.plan, self.spec.limit
+        backend, planned, checks = self.backend(), self.plan, self.spec.checks
         if planned.geometry.total and planned.targets:
             if backend == "cpu":
                 geometry = planned.geometry
@@ -214,7 +214,7 @@ class Call:
             else:
                 self.interpret("python")
         outputs = planned.written()
-        return outputs if limit is None else limit.check(outputs)
+        return outputs if checks is None else checks.check(outputs)
 
     def _launch_cuda(self) -> None:
         from dualbcast.runtime.cuda import launch as cuda_launch
@@ -320,7 +320,7 @@ def run_call(
         outputs = path.run(values, out)
         if outputs is not None:
             results = path.results
-            return results, outputs if results.limit is None else results.limit.check(outputs)
+            return results, outputs if results.checks is None else results.checks.check(outputs)
     with beside((*values, *out)):
         call = prepare(*details)
         outputs = call.run()

@@ -43,7 +43,7 @@ class Results:
 
     def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
         product, operands = spec.product, planned.operands
-        self.names, self.positions, self.limit = spec.names, spec.wrt, spec.limit
+        self.names, self.positions, self.checks = spec.names, spec.wrt, spec.checks
         self.wrt = tuple([spec.names[at] for at in spec.wrt])
         self.structure, self.blocks = product.structure, product.blocks
         # Where the outputs of the kernel begin that are values, first partials, and second partials.
@@ -57,7 +57,7 @@ class Results:
         self._total, self._parts, self._sums = planned.geometry.total, spec.parts, sums
         # Fresh outputs of shape () become scalars, as those of NumPy's own functions do. CuPy's stay arrays, so that
         # nothing waits for the device.
-        given = planned.given if spec.limit is None else planned.given[:-1]
+        given = planned.given if spec.checks is None else planned.given[:-1]
         self._given = None if self.shape or self.module != "numpy" else given
         # Whether parts are the arrays that the kernel writes, as they are.
         stored = [block.stored for block in self.blocks.values()]
@@ -201,7 +201,7 @@ class SumResults(Results):
     """
 
     def __init__(self, terms: Results, wrt: tuple[int, ...], structure: Structure, order: int, shape: Shape) -> None:
-        self.names, self.positions, self.limit = terms.names, wrt, None
+        self.names, self.positions, self.checks = terms.names, wrt, None
         self.wrt, self.structure = tuple([terms.names[at] for at in wrt]), structure
         self.blocks, self.begins = all_stored(structure.count, wrt, order)
         self.first_partials = slice(*self.begins[1:])

@@ -46,14 +46,17 @@ def product(fused: bool) -> list[Pass]:
     ]
 
 
-def limited(max_iterations: int, loops: dict[Location, int], last: int) -> list[Pass]:
-    """The passes of a product with `max_iterations=`, between `product` and all targets."""
+def checked(max_iterations: int | None, places: dict[Location, int], last: int, reads: bool) -> list[Pass]:
+    """The passes of a product with `max_iterations=`, or that `reads` whole arrays, between `product` and all
+    targets."""
+    from dualbcast.passes.bounds_checks import check_bounds
     from dualbcast.passes.iteration_limits import limit_iterations
 
-    return [
-        # Before the targets' passes, so that masked loops have the limit in them, too.
-        partial(limit_iterations, most=max_iterations, loops=loops, last=last),
-    ]
+    # Before the targets' passes, so that masked loops have the checks in them, too.
+    bounds: list[Pass] = [partial(check_bounds, places=places, last=last)] if reads else []
+    if max_iterations is None:
+        return bounds
+    return [*bounds, partial(limit_iterations, most=max_iterations, loops=places, last=last, is_checked=reads)]
 
 
 def plain() -> list[Pass]:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dualbcast import disk_cache
-from dualbcast.errors import IterationError, Location, nested_too_deeply
+from dualbcast.errors import Location, nested_too_deeply
 from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.runtime.arguments import DType, Signature, beside
+from dualbcast.program.checks import PLACE_DTYPE, checked
+from dualbcast.runtime.arguments import DType, Signature
 
 if TYPE_CHECKING:
     from dualbcast.codegen.program import KernelProgram
@@ -192,58 +193,6 @@ def identity(function: Function) -> str:
     return "" if any("#" in op.name for op in operations_of(function)) else repr(function)
 
 
-# --- the limit of iterations ------------------------------------------------------------------------------------------
-
-# The dtype of the last output, in which an element has the number of a loop, and the largest number.
-_LIMIT_DTYPE, _LAST_LOOP = np.dtype(np.uint8), 255
-
-
-class Limit(NamedTuple):
-    """The meaning of the last output of a product: the number of the loop that an element has left too early, or 0.
-
-    `name` is the function's in messages.
-    """
-
-    name: str
-    max_iterations: int
-    loops: dict[Location, int]
-
-    def check(self, outputs: Sequence[Any]) -> Any:
-        """The outputs but the last one; an IterationError where an element has left a loop that had not ended."""
-        (reached,) = outputs[-1:]  # a slice, since on a GPU the other outputs may not be arrays yet
-        with beside((reached,)):
-            count = int((reached != 0).sum())
-            if not count:
-                return outputs[:-1]
-            first = int((reached != 0).argmax())
-            number = int(reached.reshape(-1)[first])
-        index = tuple(map(int, np.unravel_index(first, reached.shape)))
-        place = next(place for place, each in self.loops.items() if each == number)
-        raise IterationError(self.name, self.max_iterations, index, count, place)
-
-
-def limit(product: Product, max_iterations: int | None, name: str) -> tuple[Product, Limit | None]:
-    """The product with limited loops, and one more output; the product itself where no loop can take longer."""
-    if max_iterations is None:
-        return product, None
-    from dualbcast.passes.iteration_limits import has_long_loops
-    from dualbcast.program import pipeline
-
-    if not has_long_loops(product.function.body, max_iterations):
-        return product, None
-    loops: dict[Location, int] = {}
-    passes = pipeline.limited(max_iterations, loops, _LAST_LOOP)
-    # Made at once, and not when a kernel is: it fills `loops`.
-    function = pipeline.run(passes, product.function)
-    limited = replace(
-        product,
-        kinds=(*product.kinds, "int"),
-        make=lambda: function,
-        make_forward=lambda: pipeline.run(passes, product.forward),
-    )
-    return limited, Limit(name, max_iterations, loops)
-
-
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
@@ -288,10 +237,10 @@ class TypedProduct:
     ) -> None:
         self.wrt, self.signature, self.parts, self.names, self.options = wrt, signature, parts, names, options
         most = options.max_iterations
-        self.product, self.limit = limit(product(function, which, wrt, identity), most, label)
+        self.product, self.checks = checked(product(function, which, wrt, identity), function, most, label)
         dtypes = list(output_dtypes(self.product.kinds, signature))
-        if self.limit is not None:
-            dtypes[-1] = _LIMIT_DTYPE
+        if self.checks is not None:
+            dtypes[-1] = PLACE_DTYPE
         if parts is not None:
             for place, block in self.product.blocks.items():
                 if block.stored is not None:

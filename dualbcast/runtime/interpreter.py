@@ -44,6 +44,8 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
+_LONGEST = 2**48
+
 _MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
 
 
@@ -87,8 +89,10 @@ class _Pointer:
         forward: tuple[Any, ...] = tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)
         lowest = array[(*forward, ...)]
         self._origin = offset - low // array.itemsize
+        # An argument without axes may be the first element of a whole array, whose kernels know its length.
+        length = (high - low) // array.itemsize + 1 if array.ndim else _LONGEST
         self._memory = np.lib.stride_tricks.as_strided(
-            lowest, ((high - low) // array.itemsize + 1,), (array.itemsize,), writeable=array.flags.writeable
+            lowest, (length,), (array.itemsize,), writeable=array.flags.writeable
         )
 
     def __getitem__(self, k: int) -> Any:

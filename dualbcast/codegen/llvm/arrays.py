@@ -7,7 +7,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from dualbcast.codegen.loops import LINE
-from dualbcast.codegen.loops.builder import Pointer, size_of
+from dualbcast.codegen.loops.builder import Pointer, size_of, type_of
 from dualbcast.codegen.values import INDEX, PLACE, TYPES, Lanes, Value, declared, masked_load, masked_store, word
 
 # The bytes between a load and its prefetch: 1024 and 4096 were no better.
@@ -34,6 +34,20 @@ def load_along(pointer: Pointer, index: Along, lanes: int, prefetches: bool) -> 
     for lane in range(lanes):
         vector = vector.with_lane(lane, pointer[_lane(index, lane)])
     return Value(pointer.builder, vector.value, pointer.kind)
+
+
+def gathered(pointer: Pointer, places: Value) -> Value:
+    """The elements at the places that a vector of indices has."""
+    builder, lanes, kind = pointer.builder, places.lanes, type_of(pointer.kind)
+    addresses = builder.gep(pointer.value, [places.value], source_etype=kind)
+    addresses.type = Lanes(ir.PointerType(), lanes)
+    result = Lanes(kind, lanes)
+    every = ir.Constant(Lanes(ir.IntType(1), lanes), [1] * lanes)
+    arguments = [addresses, ir.Constant(PLACE, size_of(pointer.kind)), every, ir.Constant(result, ir.Undefined)]
+    # In an array that the kernel never writes, a gather may run wherever its places are known.
+    symbol = f"llvm.masked.gather.{result.intrinsic_name}.v{lanes}p0"
+    function = declared(builder.module, symbol, result, [argument.type for argument in arguments])
+    return Value(builder, builder.call(function, arguments), pointer.kind)
 
 
 def store_along(pointer: Pointer, index: Along, vector: Value, is_streamed: bool) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from dualbcast.codegen.llvm.arrays import Along, load_along, load_masked, store_along, store_masked
+from dualbcast.codegen.llvm.arrays import Along, gathered, load_along, load_masked, store_along, store_masked
 from dualbcast.codegen.llvm.names import Names, names_in, names_of
 from dualbcast.codegen.llvm.operators import OPERATIONS, iterations, select, spread
 from dualbcast.codegen.llvm.polling import Countdown, cost, may_take_long
@@ -22,6 +22,7 @@ from dualbcast.codegen.mathlib.primitives import ordinary_elsewhere
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, any_of
 from dualbcast.ir.nodes import (
     TRUE,
+    Array,
     Assign,
     Block,
     Break,
@@ -31,6 +32,7 @@ from dualbcast.ir.nodes import (
     For,
     If,
     Load,
+    Op,
     Output,
     Stmt,
     Var,
@@ -280,6 +282,9 @@ class Body:
                 return Value(self.builder, ir.Constant(TYPES[self.unit.dtype_of(kind)], number))
             case Load():
                 return self._load(expr)
+            case Op(name="read", args=(Array() as array, place)):
+                return self._read(array, self.expression(place))
+        assert isinstance(expr, Op)
         return self._operation(expr.name, [self.expression(arg) for arg in expr.args])
 
     def _operation(self, name: str, args: list[Value]) -> Value:
@@ -321,6 +326,14 @@ class Body:
         if storage in STORAGE:
             value = STORAGE[storage][0](value)
         return value.to(self.unit.dtype_of(load.kind))
+
+    def _read(self, array: Array, place: Value) -> Value:
+        """Elements of a whole array, whose first one is that of the argument."""
+        pointer, _, storage, _ = self.arrays[array.name]
+        value = gathered(pointer, place) if place.lanes else pointer[place]
+        if storage in STORAGE:
+            value = STORAGE[storage][0](value)
+        return value.to(self.unit.dtype_of(array.kind))
 
     def store(self, output: Output) -> None:
         """Store an output in the type of its array."""

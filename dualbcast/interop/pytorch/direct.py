@@ -36,7 +36,7 @@ class Direct:
         blocks = spec.product.blocks.values()
         return bool(
             call.backend() == "cpu"
-            and spec.limit is None
+            and spec.checks is None
             and geometry.total
             and geometry.split is None
             and geometry.packing is None
