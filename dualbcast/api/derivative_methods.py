@@ -145,7 +145,7 @@ class Derivatives:
         (array([10., 10., 10.]), np.float64(6.0))
         """
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        specialisation.element.derive("pullback", specialisation.wrt)
+        specialisation.require_pullback()
         results, outputs = specialisation.run("value", values)
         return results.value(outputs), Pullback(specialisation, values, results.shape)
 

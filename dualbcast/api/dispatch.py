@@ -204,8 +204,6 @@ def directions(
         else:
             raise ArgumentError(f"wrt={item!r} is no argument of this call; they are {', '.join(names) or 'none'}")
     for position in positions:
-        if position in whole:
-            raise ArgumentError(f"wrt: {names[position]} is a whole array, and there is no derivative in it yet")
         if kinds[position] != "float":
             raise ArgumentError(f"{no_derivative(names[position], signature.tokens[position])}, or leave it out")
     return tuple(dict.fromkeys(positions))

@@ -88,10 +88,14 @@ class Specialisation:
         self._paths: Recent[FastPath] = Recent()
         self._results: Results | None = None
         self._sum_results: dict[Summed | None, SumResults] = {}
+        # Of the parameters in `wrt` those that are whole arrays, and how many lengths follow each; and the rest.
+        self._rest: Specialisation | None = None
+        self.whole = {place: axes for place, axes in program.whole if place in wrt}
+        self._plain = tuple([at for at in wrt if at not in self.whole])
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
-        wrt = () if which == "value" else self.wrt
+        wrt = () if which == "value" else self._without_whole()
         return self.element.prepare(which, values, wrt, signature=self.signature, out=out)
 
     def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
@@ -113,6 +117,7 @@ class Specialisation:
 
     def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
+        self._without_whole()
         given = self._tangents(values, tangents)
         arguments, key = (*values, *given), (derivation, forms_of(given))
         return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
@@ -120,6 +125,8 @@ class Specialisation:
     def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
         given = self._of_floats(cotangents)
+        if self.whole:
+            return self._back_to_whole(derivation, values, cotangents)
         key = derivation, forms_of(given)
         if key not in self._paths:
             # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
@@ -129,8 +136,41 @@ class Specialisation:
         results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
         return results.parts(outputs)
 
+    def _back_to_whole(self, derivation: Derivation, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The same, where whole arrays are among the parameters: each takes launches of its own."""
+        from dualbcast.program.whole_arrays import cotangent
+
+        floats = self._cotangents(self._of_floats(given), values)
+        if self._rest is None:
+            self._rest = Specialisation(self.program, self.signature, self._plain, (), None)
+        has_values = derivation == "value_and_pullback"
+        if self._plain:
+            parts = iter(self._rest.back(derivation, values, given))
+        else:
+            parts = iter(self.element.parts(values, self.dtypes) if has_values else ())
+        found = [next(parts) for _ in self.dtypes] if has_values else []
+        for at, dtype in zip(self.wrt, self.tangent_dtypes, strict=True):
+            axes = self.whole.get(at)
+            found.append(next(parts) if axes is None else cotangent(self.element, at, axes, values, floats, dtype))
+        return tuple(found)
+
+    def require_pullback(self) -> None:
+        """Derive the function for cotangents, or raise its error."""
+        self.element.derive("pullback", self._plain)
+
+    def _without_whole(self) -> tuple[int, ...]:
+        """`wrt`; an ArgumentError where a whole array is in it."""
+        for place in self.whole:
+            name = self.element.names[place]
+            raise ArgumentError(
+                f"wrt: {name} is whole, so derivatives in it are cotangents; take them by vjp or value_and_vjp. For a "
+                f"Jacobian in a few elements of it leave {name} out of whole=, and give signature= with its length"
+            )
+        return self.wrt
+
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
         """The sums of the outputs, or of those of a derived function, in the shape of the arguments in `wrt`."""
+        self._without_whole()
         given = () if weights is None else self._weights(weights, values)
         arguments, key = (*values, *given), (derivation, forms_of(given))
         terms, outputs = run_call(self._paths, key, arguments, (), self.prepare_sums, derivation, arguments)

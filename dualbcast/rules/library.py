@@ -46,6 +46,14 @@ def _inverse_power(count: int) -> Custom:
 INVERSE_POWERS = {count: _inverse_power(count) for count in range(2, LARGEST_PRODUCT + 1)}
 
 
+def _change(change: float) -> float:
+    return change
+
+
+# What a value is by itself, with a partial of 1 in a change of it, which is zero.
+CHANGED = customise(_change, lambda change, y: (1.0,), None, "partials").name
+
+
 # All lambdas have the same parameters; some need only a few of them.
 # ruff: noqa: ARG005
 
