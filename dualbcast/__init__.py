@@ -26,6 +26,7 @@ from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.rules.registration import custom_partials, not_differentiable, rule, stop_derivative
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads
+from dualbcast.tables import index
 
 __all__ = [
     "ArgumentError",
@@ -55,6 +56,7 @@ __all__ = [
     "from_source",
     "get_num_threads",
     "gradient",
+    "index",
     "memory",
     "not_differentiable",
     "num_threads",

@@ -6,16 +6,60 @@ the decorator is told of by ``whole=``. Each has derivatives in the numbers and,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-__all__ = ["bilinear", "cubic_hermite", "cubic_spline", "interp", "natural_spline", "searchsorted", "trilinear"]
+__all__ = [
+    "bilinear",
+    "cubic_hermite",
+    "cubic_spline",
+    "index",
+    "interp",
+    "natural_spline",
+    "searchsorted",
+    "trilinear",
+]
 
 
 def __dir__() -> list[str]:
     """The public names, for completion at the prompt."""
     return __all__
+
+
+def index(axis: int) -> int:
+    """The place of the element that is being computed, along an axis of the result.
+
+    Parameters
+    ----------
+    axis : int
+        Which axis of the shape that the arguments broadcast to; negative ones count from the last.
+
+    Returns
+    -------
+    int
+        It has no derivative.
+
+    Raises
+    ------
+    ValueError
+        The function runs in plain Python, where there is no result that it is an element of.
+
+    Examples
+    --------
+    A difference of neighbours, with the last element as its own neighbour:
+
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> @differentiable_broadcast(whole="line")
+    ... def step(u, line):
+    ...     return line[min(index(0) + 1, len(line) - 1)] - u
+    >>> u = np.array([1.0, 4.0, 9.0])
+    >>> step(u, u)
+    array([3., 5., 0.])
+    """
+    raise ValueError(f"index({axis}) is the place of an element, which only a kernel knows")
 
 
 def searchsorted(a: Any, v: float, side: str = "left") -> int:
@@ -48,7 +92,7 @@ def searchsorted(a: Any, v: float, side: str = "left") -> int:
         found = np.take(a, place + half - 1, mode="clip")
         is_after = found < v if side == "left" else found <= v
         # A NaN is after every number.
-        place = place + half if is_after or v != v else place  # noqa: PLR0124
+        place = place + half if is_after or v != v else place
         length = length - half
     return min(place, len(a))
 
@@ -75,7 +119,8 @@ def interp(x: float, xp: Any, fp: Any, left: float | None = None, right: float |
     Returns
     -------
     float
-        At a point the derivative in x is that of the interval after it, and outside of the table it is 0.
+        At a point the derivative in x is that of the interval after it, and outside of the table it is 0. NaN where
+        xp and fp have different lengths.
 
     Examples
     --------
@@ -83,14 +128,16 @@ def interp(x: float, xp: Any, fp: Any, left: float | None = None, right: float |
     >>> float(interp(1.5, np.array([0.0, 1.0, 3.0]), np.array([10.0, 20.0, 40.0])))
     25.0
     """
+    if len(fp) != len(xp):
+        return math.nan
     i = _interval(x, xp)
     begin, end = np.take(xp, i, mode="clip"), np.take(xp, i + 1, mode="clip")
     low, high = np.take(fp, i, mode="clip"), np.take(fp, i + 1, mode="clip")
     if x < begin:
-        return low if left is None else left
+        return float(low) if left is None else left
     if x >= end and i >= len(xp) - 2:
-        return high if right is None or x == end else right
-    return low + (high - low) / (end - begin) * (x - begin)
+        return float(high) if right is None or x == end else right
+    return float(low + (high - low) / (end - begin) * (x - begin))
 
 
 def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
@@ -122,7 +169,7 @@ def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
     t = (x - begin) / width
     first, last = np.take(slopes, i, mode="clip") * width, np.take(slopes, i + 1, mode="clip") * width
     rise = high - low
-    return low + t * (first + t * ((3.0 * rise - 2.0 * first - last) + t * (first + last - 2.0 * rise)))
+    return float(low + t * (first + t * ((3.0 * rise - 2.0 * first - last) + t * (first + last - 2.0 * rise))))
 
 
 def natural_spline(xp: Any, fp: Any) -> Any:
@@ -192,7 +239,7 @@ def cubic_spline(x: float, xp: Any, fp: Any, second: Any) -> float:
     width = end - begin
     t = x - begin
     slope = (high - low) / width - width * (2.0 * bend + next_bend) / 6.0
-    return low + t * (slope + t * (0.5 * bend + t * ((next_bend - bend) / (6.0 * width))))
+    return float(low + t * (slope + t * (0.5 * bend + t * ((next_bend - bend) / (6.0 * width)))))
 
 
 def bilinear(x: float, y: float, xp: Any, yp: Any, fp: Any) -> float:
@@ -272,5 +319,5 @@ def _at_row(fp: Any, i: int, j: int, t: float) -> float:
     return _between(np.take(row, j, mode="clip"), np.take(row, j + 1, mode="clip"), t)
 
 
-def _between(low: float, high: float, t: float) -> float:
-    return low + (high - low) * t
+def _between(low: Any, high: Any, t: float) -> float:
+    return float(low + (high - low) * t)

@@ -45,6 +45,7 @@ LEAVES = {
     "progress",
     "random",
     "special",
+    "tables",
     "tracebacks",
 }
 ABOVE = {"memory", "testing"}

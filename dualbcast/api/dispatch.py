@@ -15,6 +15,7 @@ import numpy as np
 from dualbcast.adapters import Adapter, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.api.specialisation import Program, Specialisation
+from dualbcast.api.whole_arrays import places_along
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.lower import Argument, WholeArray, lower
@@ -71,7 +72,7 @@ class Dispatch:
                 key = (form, wrt, gradient, forms_of(values))
                 specialisation = self.specialisations.get(key)
         if specialisation is not None:
-            captured = specialisation.program.captured()
+            captured = specialisation.program.captured(values)
             if captured is not None:
                 if not captured:
                     return specialisation, values
@@ -112,7 +113,7 @@ class Dispatch:
         """The function lowered for values of these kinds, anew where a guard fails; and the captured arrays."""
         kinds = _signature(values, form.names, adapter).kinds
         program = self.programs.get((form, kinds))
-        captured = None if program is None else program.captured()
+        captured = None if program is None else program.captured(values)
         if program is not None and captured is not None:
             return program, captured
         remaining = iter(kinds)
@@ -123,7 +124,8 @@ class Dispatch:
             # The compiler's frames would hide the user's lines, which the message shows.
             raise error.with_traceback(None) from None
         captured = tuple(capture.value for capture in lowered.arrays.values())
-        names = (*form.names, *lowered.arrays)
+        captured = (*captured, *places_along(lowered.axes, (*values, *captured)))
+        names = (*form.names, *lowered.arrays, *[f"index({axis})" for axis in lowered.axes])
         element = Element(lowered.function, names, self.binder.name, self.options)
         for wrt in self.partials:
             positions = directions(wrt, form, names, _signature((*values, *captured), names, adapter), self.binder)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import adapter_for
-from dualbcast.api.whole_arrays import apart
+from dualbcast.api.whole_arrays import apart, places_along
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
@@ -42,7 +42,7 @@ class Program:
     `whole` has the places of whole arrays among the parameters, and how many lengths follow each.
     """
 
-    __slots__ = ("_captures", "_guards", "_kinds", "element", "whole")
+    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "whole")
 
     def __init__(self, element: Element, lowered: Lowered, whole: tuple[tuple[int, int], ...]) -> None:
         self.element, self.whole = element, whole
@@ -50,22 +50,25 @@ class Program:
         self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
         self._captures = tuple(capture._replace(value=None) for capture in lowered.arrays.values())
-        params = lowered.function.params
+        self._axes = lowered.axes
+        params = lowered.function.params[: len(lowered.function.params) - len(self._axes)]
         self._kinds = tuple(param.kind for param in params[len(params) - len(self._captures) :])
 
-    def captured(self) -> tuple[Any, ...] | None:
-        """The captured arrays as they are now; None where the function must be lowered anew, because a guard does not
-        hold or a captured array is of another kind."""
+    def captured(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The captured arrays as they are now, and the places of elements for these arguments; None where the function
+        must be lowered anew, because a guard does not hold or a captured array is of another kind."""
         try:
             for read, value, guard in self._guards:
                 if read() is not value and not guard.holds():
                     return None
             if not self._captures:
-                return ()
+                return places_along(self._axes, values) if self._axes else ()
             arrays = tuple([capture.read() for capture in self._captures])
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
-        return arrays if tuple(map(array_kind, arrays)) == self._kinds else None
+        if tuple(map(array_kind, arrays)) != self._kinds:
+            return None
+        return (*arrays, *places_along(self._axes, (*values, *arrays))) if self._axes else arrays
 
 
 class Specialisation:
@@ -136,7 +139,9 @@ class Specialisation:
         results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
         return results.parts(outputs)
 
-    def _back_to_whole(self, derivation: Derivation, values: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _back_to_whole(
+        self, derivation: Derivation, values: tuple[Any, ...], given: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         """The same, where whole arrays are among the parameters: each takes launches of its own."""
         from dualbcast.program.whole_arrays import cotangent
 

@@ -1,11 +1,14 @@
-"""Arguments that are whole arrays: the values that a kernel gets in the place of one come out.
+"""Arguments that are whole arrays, and the places of elements: the values that a kernel gets for them come out.
 
-These are its first element, as an array without axes in whose memory the others follow, and the length of each axis.
+For a whole array these are its first element, as an array without axes in whose memory the others follow, and the
+length of each axis; for an axis of the result an array that counts along it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -53,3 +56,30 @@ def apart(values: tuple[Any, ...], whole: Sequence[tuple[int, int]], out: Sequen
         if any(y is not None and xp.may_share_memory(array, y) for y in out):
             new[place] = array.copy()[0, ...]
     return tuple(new)
+
+
+def places_along(axes: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
+    """For each axis of the shape that the values broadcast to, an array that counts along it and broadcasts."""
+    if not axes:
+        return ()
+    shape = np.broadcast_shapes(*[getattr(value, "shape", ()) for value in values])
+    cupy = sys.modules.get("cupy")
+    device = None
+    if cupy is not None and any(isinstance(value, cupy.ndarray) for value in values):
+        device = cupy.cuda.runtime.getDevice()
+    counted = []
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape):
+            raise ArgumentError(f"index({axis}) names no axis of the result, whose shape is {shape}")
+        counted.append(_counted(shape[axis], len(shape) - axis % len(shape) - 1, device))
+    return tuple(counted)
+
+
+@lru_cache(maxsize=64)
+def _counted(length: int, trailing: int, device: int | None) -> Any:
+    """The numbers below a length, before so many axes; on a device of CuPy's if one is given."""
+    xp = np if device is None else sys.modules["cupy"]
+    array = xp.arange(length, dtype=np.int64)
+    if xp is np:
+        array.flags.writeable = False
+    return array.reshape((length,) + (1,) * trailing)

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast import tables
 from dualbcast.frontend import whole_arrays
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, choose
 from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_instance
-from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
 from dualbcast.ir.simplification import number
 
 ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
@@ -266,6 +267,17 @@ def _take(
     if known not in whole_arrays.MODES:
         env.fail(node, "the mode of np.take() must be known when the kernel is compiled", '"raise", "clip" or "wrap"')
     return whole_arrays.at(env, a, [(indices, node.args[1] if len(node.args) > 1 else node)], known, node)
+
+
+@_builtin(tables.index)
+def _index(env: Environment, node: ast.Call, axis: Atom, /) -> Value:
+    if not isinstance(axis, Const) or axis.kind == "float":
+        env.fail(node, "the axis of index() must be an integer known when the kernel is compiled")
+    number = int(axis.value)
+    if number not in env.indices:
+        name = f"index_{number}" if number >= 0 else f"index_last_{-number}"
+        env.indices[number] = Var(env.names.fresh(name), "int")
+    return env.indices[number]
 
 
 @_builtin(map)

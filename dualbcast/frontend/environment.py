@@ -39,7 +39,7 @@ _REFUSED = (list, dict, set, bytearray, numbers.Number)
 ArrayKind = Callable[[Any], Kind | None]
 
 # The attributes that another try at a lowering starts anew with.
-_UNDONE = ("length", "arrays", "taken", "derived", "_definitions", "_renamed")
+_UNDONE = ("length", "arrays", "indices", "taken", "derived", "_definitions", "_renamed")
 
 _Result = TypeVar("_Result")
 
@@ -75,6 +75,8 @@ class Environment:
     # The captured arrays by label, each with the parameter that stands for its element; and the labels in use.
     arrays: dict[str, tuple[Var, Capture]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    # By axis, the parameters that have the place of the element in the result.
+    indices: dict[int, Var] = field(default_factory=dict)
     # The names of derivatives.
     derived: set[str] = field(default_factory=set)
     # The functions that are being inlined, outermost first, each inside the one before it.

@@ -56,7 +56,8 @@ Argument = Kind | Const | Static | WholeArray
 class Lowered(NamedTuple):
     """A function in IR, and its captures.
 
-    The function's parameters are the arguments that are no constants, and then the captured arrays.
+    The function's parameters are the arguments that are no constants, then the captured arrays, and then the places of
+    the element in the result.
     """
 
     function: Function
@@ -64,6 +65,8 @@ class Lowered(NamedTuple):
     guards: tuple[Capture, ...]
     # The captured arrays by label, which each call reads again.
     arrays: dict[str, Capture]
+    # The axes along which places are asked for.
+    axes: tuple[int, ...]
 
 
 def lower(
@@ -113,7 +116,7 @@ def _lower_function(
         raise nested_too_deeply(env.locate(node)) from None
     lowered = Function(
         function.__name__,
-        (*params, *(param for param, _ in env.arrays.values())),
+        (*params, *(param for param, _ in env.arrays.values()), *env.indices.values()),
         body,
         outputs,
         env.locate(node),
@@ -122,7 +125,7 @@ def _lower_function(
     )
     guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in env.guards}
     arrays = {label: capture for label, (_, capture) in env.arrays.items()}
-    return Lowered(lowered, tuple(guards.values()), arrays)
+    return Lowered(lowered, tuple(guards.values()), arrays, tuple(env.indices))
 
 
 def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[Argument]) -> list[Var]:

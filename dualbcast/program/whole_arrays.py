@@ -8,7 +8,7 @@ the cotangents are added up in the order of the elements, so that the result doe
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ def _reads_of(element: Element, place: int) -> tuple[Element | None, int]:
     """The function with a change for each read of an array, and how many reads there are; None for the function if it
     depends on reads in loops, whose number is not known."""
     reads = with_changes(element.function, element.function.params[place].name)
-    count, before = reads.count, len(element.function.params)
+    count, before = reads.number, len(element.function.params)
     with plain_errors(element.function):
         pullback = pullback_of(reads.function, [before + count])
     if pullback.outputs[0].value != ir.ZERO:
@@ -74,8 +74,8 @@ def _added_up(
     total = np.zeros(size)
     for place, cotangent in zip(found[: len(some)], found[len(some) :], strict=True):
         # On the host, since additions on a GPU have no order.
-        pair = [np.broadcast_to(_on_host(each), cotangents[0].shape).ravel() for each in (place, cotangent)]
-        total += np.bincount(*pair, size)
+        places, terms = (np.broadcast_to(_on_host(each), cotangents[0].shape).ravel() for each in (place, cotangent))
+        total += np.bincount(places, terms, size)
     return total
 
 
@@ -112,7 +112,7 @@ class Reads(NamedTuple):
     """
 
     function: ir.Function
-    count: int
+    number: int
 
 
 def with_changes(function: ir.Function, array: str) -> Reads:
@@ -126,8 +126,7 @@ def with_changes(function: ir.Function, array: str) -> Reads:
         new: list[ir.Stmt] = []
         for stmt in block:
             if not _reads(stmt, array):
-                inside = in_loop or isinstance(stmt, ir.For | ir.While)
-                new.append(map_blocks(stmt, lambda inner, inside=inside: visit(inner, inside)))
+                new.append(map_blocks(stmt, partial(visit, in_loop=in_loop or isinstance(stmt, ir.For | ir.While))))
                 continue
             assert isinstance(stmt, ir.Assign)
             assert isinstance(stmt.value, ir.Op)

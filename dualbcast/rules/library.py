@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import arithmetic, special
+from dualbcast import arithmetic, special, tables
 from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
@@ -241,6 +241,8 @@ _INLINED = {
 for _module, _names in _INLINED.items():
     for _name in _names.split():
         alias(_SCALAR_FUNCTIONS[_name], f"{_module}.{_name}")
+alias(tables.interp, "numpy.interp")
+alias(tables.searchsorted, "numpy.searchsorted")
 alias(arithmetic.radians, "numpy.deg2rad")
 alias(arithmetic.degrees, "numpy.rad2deg")
 
@@ -277,6 +279,5 @@ _ADVICE = {
     "loc + scale * scipy.special.ndtri(p)": "scipy.stats.norm.ppf",
     "math.exp(-z * z / 2) / (scale * math.sqrt(2 * math.pi)) with z = (x - loc) / scale": "scipy.stats.norm.pdf",
     "-z * z / 2 - math.log(scale) - math.log(2 * math.pi) / 2 with z = (x - loc) / scale": "scipy.stats.norm.logpdf",
-    "a loop over tuples of the points and the values, with a test of x in it": "numpy.interp",
 }
 ADVICE = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
