@@ -124,7 +124,8 @@ class Dispatch:
             # The compiler's frames would hide the user's lines, which the message shows.
             raise error.with_traceback(None) from None
         captured = tuple(capture.value for capture in lowered.arrays.values())
-        captured = (*captured, *places_along(lowered.axes, (*values, *captured)))
+        broadcast = [value for at, value in enumerate((*values, *captured)) if at not in dict(form.whole)]
+        captured = (*captured, *places_along(lowered.axes, broadcast))
         names = (*form.names, *lowered.arrays, *[f"index({axis})" for axis in lowered.axes])
         element = Element(lowered.function, names, self.binder.name, self.options)
         for wrt in self.partials:

@@ -23,9 +23,9 @@ from dualbcast.runtime.arguments import is_array
 def axes_of(value: Any, name: str) -> int:
     """How many axes a whole array has; an ArgumentError for anything else."""
     value = as_plain(value, name)
+    if is_variable(value) and value.ndim:
+        return int(value.ndim)
     if not (is_array(value, "numpy") or is_array(value, "cupy")):
-        if is_variable(value):
-            raise ArgumentError(f"{name} is whole, and a Variable cannot be: pass {name}.value, as a constant")
         raise ArgumentError(f"{name} is whole, and {called(value)} is no array. {instead(value, name)}")
     if not value.ndim:
         raise ArgumentError(f"{name} is whole, and an array without axes has nothing to index")
@@ -33,14 +33,26 @@ def axes_of(value: Any, name: str) -> int:
 
 
 def spread(value: Any, name: str) -> tuple[Any, ...]:
-    """The first element of an array, and its lengths. An array that is not contiguous in C order is copied."""
+    """The first element of an array, and its lengths. An array that is not contiguous in C order is copied.
+
+    A Variable stays itself; the graph makes more of it.
+    """
     array = as_plain(value, name)
+    if is_variable(array):
+        return array, *array.shape
     xp = library_of(array)
     if not (array.flags.c_contiguous and array.dtype.isnative and (xp is not np or array.flags.aligned)):
         array = xp.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if not array.size:
         return xp.zeros((), array.dtype), *array.shape
     return array[(*(0,) * array.ndim, ...)], *array.shape
+
+
+def flat(values: tuple[Any, ...], place: int, axes: int) -> Any:
+    """All elements of the whole array at a place among the values that a kernel gets."""
+    first = values[place]
+    size = prod(values[place + 1 : place + 1 + axes])
+    return library_of(first).lib.stride_tricks.as_strided(first, (size,), (first.dtype.itemsize,))
 
 
 def apart(values: tuple[Any, ...], whole: Sequence[tuple[int, int]], out: Sequence[Any]) -> tuple[Any, ...]:
@@ -50,9 +62,8 @@ def apart(values: tuple[Any, ...], whole: Sequence[tuple[int, int]], out: Sequen
     """
     new = list(values)
     for place, axes in whole:
-        first = values[place]
-        xp, size = library_of(first), prod(values[place + 1 : place + 1 + axes])
-        array = xp.lib.stride_tricks.as_strided(first, (size,), (first.dtype.itemsize,))
+        array = flat(values, place, axes)
+        xp = library_of(array)
         if any(y is not None and xp.may_share_memory(array, y) for y in out):
             new[place] = array.copy()[0, ...]
     return tuple(new)

@@ -18,6 +18,7 @@ Each file imports only files of lines further up in this list:
     shapes                                  reshape, broadcast, sum, transpose, join, split
     reductions                              mean, max, prod, softmax
     indexing                                brackets and their pullback
+    whole_arrays                            what calls read of whole arrays
     linalg                                  matmul, einsum
     protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
@@ -30,6 +31,7 @@ Each file imports only files of lines further up in this list:
 from inspect import ismodule as _ismodule
 
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
+from dualbcast.graph import whole_arrays as _whole_arrays  # noqa: F401 (it enters an operation into the table)
 from dualbcast.graph.backward import checkpoint as checkpoint
 from dualbcast.graph.compilation import Compiled as Compiled
 from dualbcast.graph.compilation import compile as compile

@@ -20,7 +20,7 @@ from dualbcast.graph.arrays import is_float, namespace
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
-from dualbcast.graph.variable import Variable, method, registered
+from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
 
 
 class ScalarOperation(NamedTuple):
@@ -149,9 +149,12 @@ def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> 
 @registered
 def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
     """Call a function of which the specialisation is known, for the values of its parameters; see `call`."""
+    element, result = specialisation.element, specialisation.signature.result_dtype
+    if specialisation.program.whole:
+        opened: Any = OPERATIONS["open_whole"](specialisation, values)
+        element, values = opened
     inputs = tuple([each if isinstance(each, Variable) else _operand(each, values) for each in values])
     observe(inputs)
-    element, result = specialisation.element, specialisation.signature.result_dtype
     shapes = [each.shape for each in inputs if isinstance(each, Variable)]
     try:
         # `numpy.broadcast_shapes` takes as long as the rest of this function.

@@ -1,5 +1,5 @@
-"""Cotangents of whole arrays: a function and the place of one among its parameters come in, and the cotangents of its
-elements go out.
+"""Derivatives in whole arrays: a function and the places of such arrays among its parameters come in; the cotangents of
+their elements go out, or a function that has what it reads as parameters.
 
 An element reads a whole array at a few places. A kernel gives these places, and the cotangent of what is read there;
 the cotangents are added up in the order of the elements, so that the result does not depend on the number of threads.
@@ -7,6 +7,7 @@ the cotangents are added up in the order of the elements, so that the result doe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.ir import nodes as ir
+from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import free_names, hold, map_blocks
 from dualbcast.program.derived_functions import pullback_of
 from dualbcast.program.element import Element, plain_errors
@@ -37,54 +39,55 @@ def cotangent(
     size, xp = prod(shape), library_of(values[place])
     if not size:
         return xp.zeros(shape, dtype)
-    reads, count = _reads_of(element, place)
-    if reads is None:
+    count = reads_outside_loops(element, place)
+    if count is None:
         total = _at_each_place(element, place, size, values, cotangents)
     else:
         total = np.zeros(size)
         for first in range(0, count, _MOST_PLACES):
             some = range(first, min(first + _MOST_PLACES, count))
-            total += _added_up(reads, some, count, len(element.names), size, values, cotangents)
+            total += _added_up(element, place, some, count, size, values, cotangents)
     return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
 
 
 @lru_cache(maxsize=256)
-def _reads_of(element: Element, place: int) -> tuple[Element | None, int]:
-    """The function with a change for each read of an array, and how many reads there are; None for the function if it
-    depends on reads in loops, whose number is not known."""
-    reads = with_changes(element.function, element.function.params[place].name)
-    count, before = reads.number, len(element.function.params)
+def reads_outside_loops(element: Element, place: int) -> int | None:
+    """How many reads of an array there are; None if outputs have derivatives in reads in loops, whose number is not
+    known."""
+    function, count = with_changes(element.function, element.function.params[place].name)
     with plain_errors(element.function):
-        pullback = pullback_of(reads.function, [before + count])
-    if pullback.outputs[0].value != ir.ZERO:
-        return None, 0
-    more = tuple(param.name for param in reads.function.params[before:])
-    return Element(reads.function, (*element.names, *more), element.label, element.options), count
+        pullback = pullback_of(function, [len(function.params) - 1])
+    return count if pullback.outputs[0].value == ir.ZERO else None
+
+
+@lru_cache(maxsize=256)
+def _changed(element: Element, place: int) -> Element:
+    """The function with the place of each read as an output, and a change of each."""
+    array = element.function.params[place].name
+    return _like(element, with_changes(with_places(element.function, array)[0], array)[0])
 
 
 def _added_up(
-    reads: Element, some: range, count: int, before: int, size: int, values: tuple[Any, ...], cotangents: Any
+    element: Element, place: int, some: range, count: int, size: int, values: tuple[Any, ...], cotangents: Any
 ) -> Any:
     """The cotangents of an array's elements by way of some of the reads, of which there are `count`."""
-    pulled = reads.derive("value_and_pullback", tuple(before + at for at in some))
-    outputs = len(reads.function.outputs) - count
-    wanted = pulled.select((*(outputs + at for at in some), *range(outputs + count, outputs + count + len(some))))
-    given = (*values, *[0.0] * (count + 1), *cotangents)
-    found = wanted.parts(given)
+    changed, before, outputs = _changed(element, place), len(values), len(element.function.outputs)
+    pulled = changed.derive("value_and_pullback", tuple(before + at for at in some))
+    own = outputs + count
+    wanted = pulled.select((*(outputs + at for at in some), *range(own, own + len(some))))
+    found = wanted.parts((*values, *[0.0] * (count + 1), *cotangents))
     total = np.zeros(size)
-    for place, cotangent in zip(found[: len(some)], found[len(some) :], strict=True):
+    for where, terms in zip(found[: len(some)], found[len(some) :], strict=True):
         # On the host, since additions on a GPU have no order.
-        places, terms = (np.broadcast_to(_on_host(each), cotangents[0].shape).ravel() for each in (place, cotangent))
-        total += np.bincount(places, terms, size)
+        pair = [np.broadcast_to(_on_host(each), cotangents[0].shape).ravel() for each in (where, terms)]
+        total += np.bincount(pair[0], pair[1], size)
     return total
 
 
 def _at_each_place(element: Element, place: int, size: int, values: tuple[Any, ...], cotangents: Any) -> Any:
     """The cotangents of an array's elements by evaluating the function for each of them."""
-    xp = library_of(values[place])
-    changed = _changed(element, place)
-    count = len(values)
-    pulled = changed.derive("pullback", (count,))
+    xp, count = library_of(values[place]), len(values)
+    pulled = _changed_somewhere(element, place).derive("pullback", (count,))
     arrays = [value[..., None] if getattr(value, "ndim", 0) else value for value in (*values, *cotangents)]
     given = (*arrays[:count], xp.zeros(size, values[place].dtype), xp.arange(size), *arrays[count:])
     (total,) = pulled.parts(given, (SUM_DTYPE,), ((size,),))
@@ -92,9 +95,38 @@ def _at_each_place(element: Element, place: int, size: int, values: tuple[Any, .
 
 
 @lru_cache(maxsize=256)
-def _changed(element: Element, place: int) -> Element:
-    function = with_change_at(element.function, element.function.params[place].name)
-    more = tuple(param.name for param in function.params[-2:])
+def _changed_somewhere(element: Element, place: int) -> Element:
+    return _like(element, with_change_at(element.function, element.function.params[place].name))
+
+
+class Opened(NamedTuple):
+    """A function whose reads of whole arrays are parameters at its end, array by array."""
+
+    # A function of the original's parameters that gives the place of each read; None where there is none.
+    finder: Element | None
+    element: Element
+    counts: tuple[int, ...]  # the reads of each array
+
+
+@lru_cache(maxsize=256)
+def opened(element: Element, places: tuple[int, ...]) -> Opened:
+    """The function for the whole arrays at some places among its parameters; reads in loops stay as they are."""
+    located = inner = element.function
+    counts = []
+    for place in places:
+        located, count = with_places(located, element.function.params[place].name)
+        inner = with_values(inner, element.function.params[place].name)
+        counts.append(count)
+    outputs = located.outputs[len(element.function.outputs) :]
+    finder = None
+    if outputs:
+        finder = _like(element, simplify(replace(located, outputs=outputs, structure=ir.numbers(len(outputs)))))
+    return Opened(finder, _like(element, simplify(inner)), tuple(counts))
+
+
+def _like(element: Element, function: ir.Function) -> Element:
+    """Another function with the parameters of an element function, and then more."""
+    more = tuple(param.name for param in function.params[len(element.names) :])
     return Element(function, (*element.names, *more), element.label, element.options)
 
 
@@ -102,79 +134,91 @@ def _on_host(array: Any) -> Any:
     return array.get() if hasattr(array, "get") else array
 
 
-# --- the functions ----------------------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
-class Reads(NamedTuple):
-    """A function with a parameter at the end for a change of what each of its reads of an array gives.
+def with_places(function: ir.Function, array: str) -> tuple[ir.Function, int]:
+    """The function with more outputs: the place of each read of an array that is in no loop; and how many these are."""
+    names, places = free_names(function), list[ir.Var]()
 
-    Its outputs are followed by the place of each read. Reads in loops have one more parameter together.
-    """
+    def change(stmt: ir.Assign, place: ir.Expr, in_loop: bool, new: list[ir.Stmt]) -> ir.Expr:
+        if not in_loop:
+            places.append(ir.Var(names.fresh(f"{array}_place"), "int"))
+            new.append(ir.Assign(places[-1], place, stmt.location))
+        return stmt.value
 
-    function: ir.Function
-    number: int
-
-
-def with_changes(function: ir.Function, array: str) -> Reads:
-    """The function with a change of each read of an array, which is zero."""
-    names = free_names(function)
-    changes: list[ir.Var] = []
-    places: list[ir.Var] = []
-    looped = ir.Var(names.fresh(f"{array}_change"), "float")
-
-    def visit(block: ir.Block, in_loop: bool) -> ir.Block:
-        new: list[ir.Stmt] = []
-        for stmt in block:
-            if not _reads(stmt, array):
-                new.append(map_blocks(stmt, partial(visit, in_loop=in_loop or isinstance(stmt, ir.For | ir.While))))
-                continue
-            assert isinstance(stmt, ir.Assign)
-            assert isinstance(stmt.value, ir.Op)
-            value, where = hold(stmt.value, names, new, stmt.location), stmt.location
-            change = looped
-            if not in_loop:
-                change = ir.Var(names.fresh(f"{array}_change"), "float")
-                changes.append(change)
-                places.append(ir.Var(names.fresh(f"{array}_place"), "int"))
-                new.append(ir.Assign(places[-1], stmt.value.args[1], where))
-            new.append(replace(stmt, value=ir.Op(CHANGED, (value, change), "float", where)))
-        return tuple(new)
-
-    body = visit(function.body, False)
+    body = _map_reads(function.body, array, change)
+    # A read may be in a branch that is not taken.
     first = tuple(ir.Assign(place, ir.Const(0, "int")) for place in places)
     taken = ir.Names(output.name for output in function.outputs)
     outputs = (*function.outputs, *(ir.Output(taken.fresh(place.name), place) for place in places))
-    params = (*function.params, *changes, looped)
     structure = ir.numbers(len(outputs))
-    final = replace(function, params=params, body=(*first, *body), outputs=outputs, structure=structure)
-    return Reads(final, len(changes))
+    return replace(function, body=(*first, *body), outputs=outputs, structure=structure), len(places)
+
+
+def with_values(function: ir.Function, array: str) -> ir.Function:
+    """The function with more parameters: what each read of an array that is in no loop gives."""
+    names, values = free_names(function), list[ir.Var]()
+
+    def change(stmt: ir.Assign, _place: ir.Expr, in_loop: bool, _new: list[ir.Stmt]) -> ir.Expr:
+        if in_loop:
+            return stmt.value
+        values.append(ir.Var(names.fresh(f"{array}_element"), stmt.target.kind))
+        return values[-1]
+
+    body = _map_reads(function.body, array, change)
+    return replace(function, params=(*function.params, *values), body=body)
+
+
+def with_changes(function: ir.Function, array: str) -> tuple[ir.Function, int]:
+    """The function with more parameters, which are zero: a change of what each read of an array gives, and last one for
+    all reads in loops; and how many reads are in no loop."""
+    names, changes = free_names(function), list[ir.Var]()
+    looped = ir.Var(names.fresh(f"{array}_change"), "float")
+
+    def change(stmt: ir.Assign, _place: ir.Expr, in_loop: bool, new: list[ir.Stmt]) -> ir.Expr:
+        value, each = hold(stmt.value, names, new, stmt.location), looped
+        if not in_loop:
+            each = ir.Var(names.fresh(f"{array}_change"), "float")
+            changes.append(each)
+        return ir.Op(CHANGED, (value, each), "float", stmt.location)
+
+    body = _map_reads(function.body, array, change)
+    return replace(function, params=(*function.params, *changes, looped), body=body), len(changes)
 
 
 def with_change_at(function: ir.Function, array: str) -> ir.Function:
-    """The function with two parameters at the end: a change of an array's element, which is zero, and its place."""
+    """The function with two more parameters: a change of an array's element, which is zero, and its place."""
     names = free_names(function)
-    change, chosen = ir.Var(names.fresh(f"{array}_change"), "float"), ir.Var(names.fresh(f"{array}_place"), "int")
+    added, chosen = ir.Var(names.fresh(f"{array}_change"), "float"), ir.Var(names.fresh(f"{array}_place"), "int")
 
-    def visit(block: ir.Block) -> ir.Block:
-        new: list[ir.Stmt] = []
-        for stmt in block:
-            if not _reads(stmt, array):
-                new.append(map_blocks(stmt, visit))
-                continue
-            assert isinstance(stmt, ir.Assign)
-            assert isinstance(stmt.value, ir.Op)
-            value, where = hold(stmt.value, names, new, stmt.location), stmt.location
-            is_here = hold(ir.Op("eq", (stmt.value.args[1], chosen), "bool", where), names, new, where)
-            added = hold(ir.Op(CHANGED, (value, change), "float", where), names, new, where)
-            new.append(replace(stmt, value=ir.Op("select", (is_here, added, value), "float", where)))
-        return tuple(new)
+    def change(stmt: ir.Assign, place: ir.Expr, _in_loop: bool, new: list[ir.Stmt]) -> ir.Expr:
+        where = stmt.location
+        value = hold(stmt.value, names, new, where)
+        is_here = hold(ir.Op("eq", (place, chosen), "bool", where), names, new, where)
+        changed = hold(ir.Op(CHANGED, (value, added), "float", where), names, new, where)
+        return ir.Op("select", (is_here, changed, value), "float", where)
 
-    return replace(function, params=(*function.params, change, chosen), body=visit(function.body))
+    body = _map_reads(function.body, array, change)
+    return replace(function, params=(*function.params, added, chosen), body=body)
 
 
-def _reads(stmt: ir.Stmt, array: str) -> bool:
-    """Whether a statement assigns an element of an array."""
-    match stmt:
-        case ir.Assign(value=ir.Op(name=ir.READ, args=(ir.Array(name=name), _))):
-            return name == array
-    return False
+def _map_reads(
+    block: ir.Block,
+    array: str,
+    change: Callable[[ir.Assign, ir.Expr, bool, list[ir.Stmt]], ir.Expr],
+    in_loop: bool = False,
+) -> ir.Block:
+    """The block with other values of the statements that read an array.
+
+    `change` takes such a statement, the place that it reads, whether it is in a loop, and the statements before it.
+    """
+    new: list[ir.Stmt] = []
+    for stmt in block:
+        match stmt:
+            case ir.Assign(value=ir.Op(name=ir.READ, args=(ir.Array(name=name), place))) if name == array:
+                new.append(replace(stmt, value=change(stmt, place, in_loop, new)))
+            case _:
+                inside = in_loop or isinstance(stmt, ir.For | ir.While)
+                new.append(map_blocks(stmt, partial(_map_reads, array=array, change=change, in_loop=inside)))
+    return tuple(new)
