@@ -6,11 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.api.whole_arrays import flat, spread
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.frozen import freeze
+from dualbcast.graph.fused_region import parts_of
 from dualbcast.graph.indexing import getitem
+from dualbcast.graph.primitives import arrays_of
+from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.shapes import reshape
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable, registered
@@ -40,8 +45,8 @@ def open_whole(specialisation: Specialisation, values: tuple[Any, ...]) -> tuple
     finder, inner, counts = opened(element, tuple(tracked))
     if finder is None:
         return inner, tuple(arguments)
-    given = [each.array if isinstance(each, Variable) else each for each in arguments]
-    found = iter(finder.parts(tuple(given)))
+    dtypes = (np.dtype(np.int64),) * sum(counts)
+    found = iter(performed(parts_of, *arrays_of(arguments), element=finder, dtypes=dtypes, shapes=None))
     read = []
     for place, count in zip(tracked, counts, strict=True):
         elements = reshape(values[place], (-1,))
@@ -53,6 +58,9 @@ def _first_of(values: tuple[Any, ...], place: int, axes: int) -> Variable:
     """The first element of a whole array, in whose memory the others follow and stay as they are."""
     value = values[place]
     if isinstance(value, Variable):
+        if STATE.recorder is not None:
+            # A program gives small arrays memory of its own, element by element.
+            STATE.recorder.stop("a call reads a Variable as a whole array")
         first = Variable._of(spread(value.array, "")[0], False)
         first.frozen = value.frozen
         return first
@@ -60,6 +68,6 @@ def _first_of(values: tuple[Any, ...], place: int, axes: int) -> Variable:
     if not array.size:
         return Variable._of(value, False)
     array, frozen = freeze(array, STATE.observer is not None)
-    first = Variable._of(array[0, ...], False)
+    first = Variable._of(fresh_constant(array[0, ...]), False)
     first.frozen = frozen
     return first

@@ -17,6 +17,11 @@ def has_indices(function: ir.Function) -> bool:
     return any(op.name == ir.BOUNDED for op in operations_of(function))
 
 
+def number_of_indices(function: ir.Function) -> int:
+    """The number of places in the user's source where there are such indices."""
+    return len({op.location for op in operations_of(function) if op.name == ir.BOUNDED})
+
+
 def check_bounds(function: ir.Function, places: dict[Location, int], last: int) -> ir.Function:
     """The function with indices that count from the end where they are negative, and are 0 where they are out of range.
 

@@ -54,7 +54,7 @@ def checked(
     product: Product, function: Function, max_iterations: int | None, name: str
 ) -> tuple[Product, Checks | None]:
     """The product of a function with checks, and one more output; the product itself where nothing can fail."""
-    from dualbcast.passes.bounds_checks import has_indices
+    from dualbcast.passes.bounds_checks import has_indices, number_of_indices
     from dualbcast.passes.iteration_limits import has_long_loops
     from dualbcast.program import pipeline
 
@@ -73,5 +73,4 @@ def checked(
         make=lambda: final,
         make_forward=lambda: pipeline.run(passes, product.forward),
     )
-    indices = len(places)
-    return new, Checks(name, max_iterations, places, indices)
+    return new, Checks(name, max_iterations, places, number_of_indices(product.function))
