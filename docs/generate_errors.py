@@ -32,7 +32,7 @@ of `dualbcast.errors.DualbcastError`:
 - `CompileError` is about the scalar function, and is raised before anything runs;
 - `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call;
 - `BackendError` and `MissingDependencyError` are about hardware and installed packages;
-- `IterationError` and `KernelCancelled` are raised while a kernel runs.
+- `BoundsError`, `IterationError` and `KernelCancelled` are raised while a kernel runs.
 
 Every message on this page comes from running the code above it, after
 
@@ -305,6 +305,15 @@ GROUPS: dict[str, list[Example]] = {
                     if abs(step) < 1e-13 * abs(u):
                         return u
             """,
+        ),
+        Example(
+            "An index out of range",
+            """
+            @differentiable_broadcast(whole="table")
+            def f(x, table):
+                return table[int(x)]
+            """,
+            "f(np.array([0.5, 7.5]), np.arange(3.0))",
         ),
         Example(
             "An invalid bound",

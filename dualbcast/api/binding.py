@@ -5,20 +5,18 @@ An argument that is known when a kernel is compiled is part of the `Form` of the
 
 from __future__ import annotations
 
-import enum
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter
-from types import FunctionType, MethodType, NoneType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from dualbcast.api.static_arguments import is_operand, plain_number, static_key
 from dualbcast.api.whole_arrays import axes_of, spread
-from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.errors import ArgumentError
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Static
@@ -362,55 +360,6 @@ class _Filling:
 _ELLIPSIS = type("_", (), {"__repr__": lambda _: "..."})()
 # In the key of a form: the parameter has its default; its mark depends on the value.
 _OMITTED, _OPEN = object(), object()
-
-
-# --- static arguments -------------------------------------------------------------------------------------------------
-
-
-def is_operand(value: Any) -> bool:
-    """Whether a default is a number or an array."""
-    if isinstance(value, enum.Enum):
-        return False
-    numbers = bool | int | float | np.bool_ | np.integer | np.floating
-    return isinstance(value, numbers) or array_kind(value) is not None
-
-
-def plain_number(value: Any) -> Any:
-    """A NumPy scalar as the Python number it is, which a kernel is compiled with; anything else as it is."""
-    if isinstance(value, np.longdouble):
-        return float(value)
-    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
-
-
-def static_key(value: Any, name: str) -> Any:
-    """The key of a static argument. Equal keys make the same kernel: those of 1, 1.0 and True differ."""
-    if array_kind(value) is not None:
-        raise ArgumentError(f"{name} is static, and an array cannot be: leave it out of static=, or pass a tuple")
-    try:
-        hash(value)
-    except TypeError:
-        instead = "tuple(…)" if isinstance(value, list) else "a tuple, a string or a frozen dataclass"
-        raise ArgumentError(
-            f"{name} is static, and {a_or_an(type(value).__name__)} cannot be: it can change unseen. Pass {instead}."
-        ) from None
-    return _typed(value)
-
-
-def _typed(value: Any) -> Any:
-    kind = type(value)
-    if isinstance(value, bool | int | float | complex | np.generic) and not isinstance(value, enum.Enum):
-        return kind, repr(value)  # which tells 0.0 from -0.0, and says that nan is nan
-    if isinstance(value, tuple):
-        return kind, *map(_typed, value)
-    if kind is frozenset:
-        return kind, frozenset(map(_typed, value))
-    if is_dataclass(kind) and kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
-        # All fields, also those that its == leaves out.
-        return kind, *(_typed(getattr(value, field.name)) for field in fields(kind))
-    if isinstance(value, str | bytes | NoneType | MethodType) or getattr(kind, "__eq__") is object.__eq__:  # noqa: B009
-        return kind, value
-    # Objects that their own == calls equal can make different kernels. Methods are equal only if their objects are one.
-    return kind, MethodType(_typed, value)
 
 
 def named_in(

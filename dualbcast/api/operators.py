@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api.binding import is_operand
 from dualbcast.api.function import BroadcastFunction
+from dualbcast.api.static_arguments import is_operand
 from dualbcast.errors import ArgumentError, CompileError, a_or_an, entry_point
 from dualbcast.frontend.derivative_calls import (
     DerivativeOf,

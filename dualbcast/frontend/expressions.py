@@ -226,15 +226,11 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
     if isinstance(base, Whole):
         return whole_arrays.item(env, base, node)
     if isinstance(base, Atom):
-        is_captured = any(param == base for param, _ in env.arrays.values())
-        env.fail(
-            node,
-            f"{_parameter(node.value)} is one element of its array here, so it cannot be indexed",
-            "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
-            if is_captured
-            else f'whole="{_parameter(node.value)}" in the decorator, to index the array; or the shifted or sliced '
-            "array as another argument of the call",
-        )
+        name = _parameter(node.value)
+        instead = f'whole="{name}" in the decorator; or the shifted or sliced array as another argument'
+        if any(param == base for param, _ in env.arrays.values()):
+            instead = "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
+        env.fail(node, f"{name} is one element of its array here, so it cannot be indexed", instead)
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)
     if isinstance(base, Keywords):

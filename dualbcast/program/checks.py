@@ -1,22 +1,19 @@
 """Checks of each element while a kernel runs: loops that take too long and indices out of range.
 
-Comes in: a product. Goes out: one with an additional output, and the error for what that says.
+Comes in: a product's function. Goes out: one with an additional output, and the error for what that says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualbcast.errors import BoundsError, IterationError, Location
 from dualbcast.ir.nodes import Function
 from dualbcast.runtime.arguments import beside
-
-if TYPE_CHECKING:
-    from dualbcast.program.products import Product
 
 # The dtype of the last output, in which an element has the number of the place that has failed, and the largest number.
 PLACE_DTYPE, _LAST_PLACE = np.dtype(np.uint8), 255
@@ -50,27 +47,21 @@ class Checks(NamedTuple):
         raise IterationError(self.name, self.max_iterations, index, count, place)
 
 
-def checked(
-    product: Product, function: Function, max_iterations: int | None, name: str
-) -> tuple[Product, Checks | None]:
-    """The product of a function with checks, and one more output; the product itself where nothing can fail."""
+def checks_of(
+    function: Function, max_iterations: int | None, name: str
+) -> tuple[Function, Callable[[Function], Function], Checks] | None:
+    """A product's function with one more output, how another form of it gets that, and the checks; None where nothing
+    can fail."""
     from dualbcast.passes.bounds_checks import has_indices, number_of_indices
     from dualbcast.passes.iteration_limits import has_long_loops
     from dualbcast.program import pipeline
 
-    # The function itself says it, too, and a product whose facts are on disk is not made.
-    reads = has_indices(function) and has_indices(product.function)
-    is_long = max_iterations is not None and has_long_loops(product.function.body, max_iterations)
-    if not reads and not is_long:
-        return product, None
+    reads, most = has_indices(function), max_iterations
+    if most is not None and not has_long_loops(function.body, most):
+        most = None
+    if not reads and most is None:
+        return None
     places: dict[Location, int] = {}
-    passes = pipeline.checked(max_iterations if is_long else None, places, _LAST_PLACE, reads)
+    run = partial(pipeline.run, pipeline.checked(most, places, _LAST_PLACE, reads))
     # Made at once, and not when a kernel is: it fills `places`.
-    final = pipeline.run(passes, product.function)
-    new = replace(
-        product,
-        kinds=(*product.kinds, "int"),
-        make=lambda: final,
-        make_forward=lambda: pipeline.run(passes, product.forward),
-    )
-    return new, Checks(name, max_iterations, places, number_of_indices(product.function))
+    return run(function), run, Checks(name, max_iterations, places, number_of_indices(function))

@@ -18,10 +18,10 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.errors import Location, nested_too_deeply
-from dualbcast.ir.nodes import ZERO, Const, Function, Kind, Output, Structure, numbers
+from dualbcast.ir.nodes import BOUNDED, ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
-from dualbcast.program.checks import PLACE_DTYPE, checked
+from dualbcast.program.checks import PLACE_DTYPE, Checks, checks_of
 from dualbcast.runtime.arguments import DType, Signature
 
 if TYPE_CHECKING:
@@ -191,6 +191,21 @@ def identity(function: Function) -> str:
     function of the library, so that other operations mean the same in any process.
     """
     return "" if any("#" in op.name for op in operations_of(function)) else repr(function)
+
+
+def checked(
+    product: Product, function: Function, max_iterations: int | None, name: str
+) -> tuple[Product, Checks | None]:
+    """The product of a function with checks, and one more output; the product itself where nothing can fail."""
+    # A product whose facts are on disk is not made to look for what its function does not have.
+    if max_iterations is None and not any(op.name == BOUNDED for op in operations_of(function)):
+        return product, None
+    found = checks_of(product.function, max_iterations, name)
+    if found is None:
+        return product, None
+    final, run, checks = found
+    new = replace(product, kinds=(*product.kinds, "int"), make=lambda: final)
+    return replace(new, make_forward=lambda: run(product.forward)), checks
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

@@ -283,7 +283,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return «x[0]»",
             "x is one element of its array here, so it cannot be indexed",
-            "the shifted or sliced array as another argument of the call",
+            'whole="x" in the decorator; or the shifted or sliced array as another argument',
         ),
     ],
     "Starred": [
