@@ -41,7 +41,7 @@ def every_pass() -> dict[str, Callable[..., Function]]:
     text = KernelText(LAYOUT, "float64", [], [], "cuda", "", partial(pipeline.readable_helper, True))
     lists = [
         *(pipeline.product(fused) for fused in (False, True)),
-        pipeline.limited(100, {}, 255),
+        pipeline.checked(100, {}, 255, True),
         pipeline.plain(),
         pipeline.portable(),
         pipeline.cpu(set(), "float64"),
