@@ -37,6 +37,7 @@ STAGES = [
 # Modules beside the stages: what every stage may import, and what imports like a user's code.
 LEAVES = {
     "adapters",
+    "complex_numbers",
     "arithmetic",
     "disk_cache",
     "errors",

@@ -8,7 +8,7 @@ from types import FunctionType
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Arguments, Keywords, Record, Static, Value, describe, is_function
+from dualbcast.frontend.values import Arguments, Keywords, Record, Static, Value, describe, is_complex, is_function
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
@@ -31,7 +31,9 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
         return number(int(value.object) if isinstance(value.object, int) else float(value.object))
     env.merged(value, node)
     instead = "a number"
-    if isinstance(value, Record):
+    if is_complex(value):
+        instead = "z.real, z.imag or abs(z); functions of complex numbers are in cmath"
+    elif isinstance(value, Record):
         instead = "one item of it"
     elif is_function(value):
         instead = "a call of it"
@@ -231,6 +233,9 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
+        own = call_method(env, value, "__eq__", other, node=node) if is_complex(value) else None
+        if own is not None:
+            return truth(env, node, own)
         if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
             return binary("eq", env, node, as_scalar(env, value, node), other)
     if isinstance(left, Static) and isinstance(right, Static):

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from dualbcast import tables
-from dualbcast.frontend import whole_arrays
+from dualbcast.frontend import complex_values, whole_arrays
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, choose
-from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_instance
+from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_complex, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
 from dualbcast.ir.simplification import number
 
@@ -187,6 +187,13 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO, /) -> Value:
 
 
 _builtin(bool, np.bool_)(truth)
+
+
+@_builtin(complex, np.complex128, np.complex64)
+def _complex(env: Environment, node: ast.Call, real: Value = ZERO, imag: Value = ZERO) -> Value:
+    if is_complex(real) and imag == ZERO:
+        return real
+    return complex_values.made(env, real, imag, node)
 
 
 @_builtin(np.float32)

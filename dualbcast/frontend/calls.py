@@ -18,6 +18,7 @@ import numpy as np
 
 from dualbcast import errors
 from dualbcast.errors import CompileError, a_or_an
+from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.derivative_calls import DerivativeOf
@@ -80,8 +81,9 @@ def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node:
 @register(CALLS, Static)
 def _call_object(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
     function = callee.object
-    if isinstance(function, _KINDS_OF_BUILTINS) and function in BUILTINS:
-        return _call_builtin(env, function, arguments, node)
+    builtin = _call_builtin_of(env, function, arguments, node)
+    if builtin is not None:
+        return builtin
     if isinstance(function, DerivativeOf):
         place = Capture(function, "function", function.function, _name_of(function), attribute=True)
         return call_value(env, Derived(function.operator, env.captured(place, node)), arguments, node)
@@ -109,6 +111,14 @@ def _call_object(env: Environment, callee: Static, arguments: Arguments, node: a
     elif _module_of(function).partition(".")[0] not in (*_LIBRARIES, *_OUTPUT_MODULES):
         return _inline_any(env, function, arguments, node)
     _refuse(env, function, arguments, node)
+
+
+def _call_builtin_of(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
+    """The result of a function of complex numbers, or of a builtin function; None for any other."""
+    result = complex_values.call(env, function, arguments, node)
+    if result is None and isinstance(function, _KINDS_OF_BUILTINS) and function in BUILTINS:
+        return _call_builtin(env, function, arguments, node)
+    return result
 
 
 def _call_custom(env: Environment, custom: Custom, arguments: Arguments, node: ast.Call) -> Value:

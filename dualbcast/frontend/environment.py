@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import CompileError, Location, a_or_an
 from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
 from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
@@ -155,6 +156,9 @@ class Environment:
             return number(value)
         if isinstance(value, np.bool_ | np.integer | np.floating):
             return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
+        if isinstance(value, complex | np.complexfloating):
+            parts = number(float(value.real)), number(float(value.imag))
+            return Record(Complex, parts, Complex.fields)
         kind = self.array_kind(value)
         if kind is not None:
             return self.array(capture, kind)

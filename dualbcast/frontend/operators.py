@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.paths import branch, close_branch, lower_side
-from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, same
+from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
 # Operations so cheap and total that running them early costs less than a branch.
@@ -56,6 +57,8 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
     """An operator with two operands."""
     left, right, name = expression(env, node.left), expression(env, node.right), _NAMES[type(node.op)]
+    if name == "pow" and (is_complex(left) or is_complex(right)):
+        return complex_values.power(env, left, right, node)
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
         own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
         if own is not None:

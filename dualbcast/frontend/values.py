@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
 from dualbcast.ir.nodes import Array, Atom, Const, Expr, Stmt, Var
@@ -248,8 +249,7 @@ def describe(value: Value) -> str:
         case Const() | Var():
             return "a number"
         case Record():
-            length = f" of {len(value)}" if value.python_type in (tuple, list) else ""
-            return a_or_an(value.python_type.__name__) + length
+            return _describe_record(value)
         case Partial():
             return describe(value.function)
         case Derived():
@@ -273,6 +273,18 @@ def describe(value: Value) -> str:
             return "unassigned"
 
 
+def _describe_record(record: Record) -> str:
+    if record.python_type is Complex:
+        return "a complex number"
+    length = f" of {len(record)}" if record.python_type in (tuple, list) else ""
+    return a_or_an(record.python_type.__name__) + length
+
+
+def is_complex(value: Value) -> bool:
+    """Whether a value is a complex number."""
+    return isinstance(value, Record) and value.python_type is Complex
+
+
 def is_function(value: Value) -> bool:
     """Whether a value can be called."""
     return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
@@ -284,7 +296,7 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
         case Const() | Var():
             return issubclass({"bool": bool, "int": int, "float": float}[value.kind], kind)
         case Record():
-            return issubclass(value.python_type, kind)
+            return issubclass(complex if value.python_type is Complex else value.python_type, kind)
         case Static():
             return isinstance(value.object, kind)
         case Range():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import arithmetic, special, tables
+from dualbcast import arithmetic, complex_numbers, special, tables
 from dualbcast.rules import curvatures
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
@@ -52,6 +52,21 @@ def _change(change: float) -> float:
 
 # What a value is by itself, with a partial of 1 in a change of it, which is zero.
 CHANGED = customise(_change, lambda change, y: (1.0,), None, "partials").name
+
+
+# The rules for products and quotients would lose the digits of slopes that are small.
+customise(
+    complex_numbers.tanh_real,
+    lambda x, y, value: (complex_numbers.tanh_slope(x, y).real, -complex_numbers.tanh_slope(x, y).imag),
+    None,
+    "partials",
+)
+customise(
+    complex_numbers.tanh_imag,
+    lambda x, y, value: (complex_numbers.tanh_slope(x, y).imag, complex_numbers.tanh_slope(x, y).real),
+    None,
+    "partials",
+)
 
 
 # All lambdas have the same parameters; some need only a few of them.

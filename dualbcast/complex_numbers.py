@@ -1,0 +1,314 @@
+"""Complex numbers in the language of scalar functions: a pair of floats, its operators, and the functions of `cmath`.
+
+In plain Python the functions take and return Python's complex numbers. In a kernel a complex number is a `Complex`, and
+these functions stand for `cmath`'s and NumPy's of the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dualbcast.arithmetic import isfinite, isinf, isnan
+
+# Beyond this, exp(-2 x) is nothing beside 1.
+_LARGE = 22.0
+
+
+class Complex:
+    """A complex number of a kernel; of arrays of its parts it makes an array of complex numbers."""
+
+    real: float
+    imag: float
+    fields = ("real", "imag")
+
+    def __new__(cls, real: Any, imag: Any) -> Any:
+        """The complex number, or the array, with these parts."""
+        dtype = np.result_type(real, imag, np.complex64)
+        if not np.ndim(real):
+            return dtype.type(complex(real, imag))
+        result = (np if isinstance(real, np.ndarray) else __import__("cupy")).empty(np.shape(real), dtype)
+        result.real, result.imag = real, imag
+        return result
+
+    def conjugate(self) -> Any:
+        return complex(self.real, -self.imag)
+
+    def __bool__(self) -> bool:
+        return self.real != 0 or self.imag != 0
+
+    def __abs__(self) -> float:
+        return math.hypot(self.real, self.imag)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __neg__(self) -> Any:
+        return complex(-self.real, -self.imag)
+
+    def __eq__(self, other: Any) -> Any:
+        other = complex(other)
+        return self.real == other.real and self.imag == other.imag
+
+    def __add__(self, other: Any) -> Any:
+        other = complex(other)
+        return complex(self.real + other.real, self.imag + other.imag)
+
+    def __radd__(self, other: Any) -> Any:
+        return complex(other + self.real, self.imag)
+
+    def __sub__(self, other: Any) -> Any:
+        other = complex(other)
+        return complex(self.real - other.real, self.imag - other.imag)
+
+    def __rsub__(self, other: Any) -> Any:
+        return complex(other - self.real, -self.imag)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, complex):
+            real = self.real * other.real - self.imag * other.imag
+            return complex(real, self.real * other.imag + self.imag * other.real)
+        return complex(self.real * other, self.imag * other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return complex(other * self.real, other * self.imag)
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, complex):
+            return quotient(self, other)
+        return complex(self.real / other, self.imag / other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return quotient(complex(other), self)
+
+    def __pow__(self, other: Any) -> Any:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return power(complex(other), self)
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """a / b; R. L. Smith's way (Communications of the ACM 5, 1962), in which no square overflows."""
+    if abs(b.real) >= abs(b.imag):
+        ratio = b.imag / b.real
+        size = b.real + b.imag * ratio
+        return complex((a.real + a.imag * ratio) / size, (a.imag - a.real * ratio) / size)
+    ratio = b.real / b.imag
+    size = b.real * ratio + b.imag
+    return complex((a.real * ratio + a.imag) / size, (a.imag * ratio - a.real) / size)
+
+
+def power(z: Any, w: Any) -> Any:
+    """z ** w: by products for small integers that are known, else exp(w * log(z))."""
+    if isinstance(w, complex):
+        if z == 0:
+            return complex(1.0 if w == 0 else 0.0, 0.0)
+        return exp(w * log(z))
+    if w == 0.5:
+        return sqrt(z)
+    if z == 0:
+        return complex(1.0 if w == 0 else 0.0 if w > 0 else math.inf, 0.0)
+    scaled = log(z)
+    return exp(complex(w * scaled.real, w * scaled.imag))
+
+
+def exp(z: Any) -> Any:
+    """The exponential."""
+    size = math.exp(z.real)
+    if z.imag == 0:
+        return complex(size, z.imag)
+    return complex(size * math.cos(z.imag), size * math.sin(z.imag))
+
+
+def log(z: Any) -> Any:
+    """The principal logarithm, cut along the negative real axis. Near the unit circle no digits cancel."""
+    return complex(_log_of_size(z), math.atan2(z.imag, z.real))
+
+
+def _log_of_size(z: Any) -> float:
+    size, x, y = math.hypot(z.real, z.imag), abs(z.real), abs(z.imag)
+    large, small = max(x, y), min(x, y)
+    if 0.7 < size < 1.75:
+        return 0.5 * math.log1p((large - 1.0) * (large + 1.0) + small * small)
+    return math.log(size)
+
+
+def log10(z: Any) -> Any:
+    """The principal logarithm to the base 10."""
+    return log(z) / math.log(10.0)
+
+
+def sqrt(z: Any) -> Any:
+    """The principal square root."""
+    if z.real == 0 and z.imag == 0:
+        return complex(0.0, z.imag)
+    x = abs(z.real)
+    size = math.sqrt(0.5 * x + 0.5 * math.hypot(z.real, z.imag))
+    other = abs(z.imag) / (2.0 * size)
+    if z.real >= 0:
+        return complex(size, math.copysign(other, z.imag))
+    return complex(other, math.copysign(size, z.imag))
+
+
+def sinh(z: Any) -> Any:
+    """The hyperbolic sine."""
+    return complex(math.sinh(z.real) * math.cos(z.imag), math.cosh(z.real) * math.sin(z.imag))
+
+
+def cosh(z: Any) -> Any:
+    """The hyperbolic cosine."""
+    return complex(math.cosh(z.real) * math.cos(z.imag), math.sinh(z.real) * math.sin(z.imag))
+
+
+def tanh(z: Any) -> Any:
+    """The hyperbolic tangent, which does not overflow."""
+    return complex(tanh_real(z.real, z.imag), tanh_imag(z.real, z.imag))
+
+
+def tanh_real(x: float, y: float) -> float:
+    """The real part of tanh(x + i y)."""
+    if abs(x) > _LARGE:
+        return math.copysign(1.0, x)
+    t, sine, cosine = math.tanh(x), math.sin(y), math.cos(y)
+    # With tan(y) multiplied out, which is infinite at odd multiples of pi / 2.
+    return t / (cosine * cosine + (t * sine) * (t * sine))
+
+
+def tanh_imag(x: float, y: float) -> float:
+    """The imaginary part of tanh(x + i y)."""
+    sine, cosine = math.sin(y), math.cos(y)
+    if abs(x) > _LARGE:
+        return 4.0 * sine * cosine * math.exp(-2.0 * abs(x))
+    t, inverse = math.tanh(x), 1.0 / math.cosh(x)
+    return sine * cosine * inverse * inverse / (cosine * cosine + (t * sine) * (t * sine))
+
+
+def tanh_slope(x: float, y: float) -> Any:
+    """The derivative of tanh at x + i y, 4 q / (1 + q)**2 with q = exp(-2 z) where x > 0; it is even."""
+    decay, angle = math.exp(-2.0 * abs(x)), 2.0 * math.copysign(1.0, x) * y
+    q = complex(decay * math.cos(angle), -decay * math.sin(angle))
+    return 4.0 * q / square(1.0 + q)
+
+
+def sin(z: Any) -> Any:
+    """The sine."""
+    return complex(math.sin(z.real) * math.cosh(z.imag), math.cos(z.real) * math.sinh(z.imag))
+
+
+def cos(z: Any) -> Any:
+    """The cosine."""
+    return complex(math.cos(z.real) * math.cosh(z.imag), -math.sin(z.real) * math.sinh(z.imag))
+
+
+def tan(z: Any) -> Any:
+    """The tangent."""
+    return _by_i(tanh, z)
+
+
+def asinh(z: Any) -> Any:
+    """The inverse hyperbolic sine, by W. Kahan's formula (*Branch cuts for complex elementary functions*, 1987)."""
+    below, above = sqrt(complex(1.0 + z.imag, -z.real)), sqrt(complex(1.0 - z.imag, z.real))
+    real = math.asinh(below.real * above.imag - above.real * below.imag)
+    return complex(real, math.atan2(z.imag, below.real * above.real - below.imag * above.imag))
+
+
+def acosh(z: Any) -> Any:
+    """The inverse hyperbolic cosine, by Kahan's formula."""
+    below, above = sqrt(complex(z.real - 1.0, z.imag)), sqrt(complex(z.real + 1.0, z.imag))
+    real = math.asinh(below.real * above.real + below.imag * above.imag)
+    return complex(real, 2.0 * math.atan2(below.imag, above.real))
+
+
+def atanh(z: Any) -> Any:
+    """The inverse hyperbolic tangent, by Kahan's formula."""
+    sign = math.copysign(1.0, z.real)
+    x, y = abs(z.real), sign * z.imag
+    real = 0.25 * math.log1p(4.0 * x / ((1.0 - x) * (1.0 - x) + y * y))
+    imag = 0.5 * math.atan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
+    return complex(sign * real, sign * imag)
+
+
+def asin(z: Any) -> Any:
+    """The inverse sine."""
+    return _by_i(asinh, z)
+
+
+def acos(z: Any) -> Any:
+    """The inverse cosine, by Kahan's formula."""
+    below, above = sqrt(complex(1.0 - z.real, -z.imag)), sqrt(complex(1.0 + z.real, z.imag))
+    imag = math.asinh(above.real * below.imag - above.imag * below.real)
+    return complex(2.0 * math.atan2(below.real, above.real), imag)
+
+
+def atan(z: Any) -> Any:
+    """The inverse tangent."""
+    return _by_i(atanh, z)
+
+
+def _by_i(function: Any, z: Any) -> Any:
+    """-i f(i z)."""
+    turned = function(complex(-z.imag, z.real))
+    return complex(turned.imag, -turned.real)
+
+
+def phase(z: Any) -> float:
+    """The angle of a complex number, from -pi to pi."""
+    return math.atan2(z.imag, z.real)
+
+
+def polar(z: Any) -> tuple[float, float]:
+    """The size and the angle."""
+    return math.hypot(z.real, z.imag), math.atan2(z.imag, z.real)
+
+
+def rect(r: float, phi: float) -> Any:
+    """The number of this size and angle."""
+    return complex(r * math.cos(phi), r * math.sin(phi))
+
+
+def square(z: Any) -> Any:
+    """z * z."""
+    return complex((z.real - z.imag) * (z.real + z.imag), 2.0 * z.real * z.imag)
+
+
+def reciprocal(z: Any) -> Any:
+    """1 / z."""
+    return quotient(complex(1.0, 0.0), z)
+
+
+def is_nan(z: Any) -> bool:
+    """Whether a part is NaN."""
+    return isnan(z.real) or isnan(z.imag)
+
+
+def is_inf(z: Any) -> bool:
+    """Whether a part is infinite."""
+    return isinf(z.real) or isinf(z.imag)
+
+
+def is_finite(z: Any) -> bool:
+    """Whether both parts are finite."""
+    return isfinite(z.real) and isfinite(z.imag)
+
+
+def real(z: Any) -> Any:
+    """The real part."""
+    return z.real
+
+
+def imag(z: Any) -> Any:
+    """The imaginary part."""
+    return z.imag
+
+
+def conjugate(z: Any) -> Any:
+    """The complex conjugate."""
+    return complex(z.real, -z.imag)
+
+
+def size(z: Any) -> float:
+    """The absolute value."""
+    return math.hypot(z.real, z.imag)
