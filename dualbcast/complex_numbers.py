@@ -7,11 +7,13 @@ these functions stand for `cmath`'s and NumPy's of the same names.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from dualbcast.arithmetic import isfinite, isinf, isnan
+from dualbcast.errors import ArgumentError
 
 # Beyond this, exp(-2 x) is nothing beside 1.
 _LARGE = 22.0
@@ -26,10 +28,20 @@ class Complex:
 
     def __new__(cls, real: Any, imag: Any) -> Any:
         """The complex number, or the array, with these parts."""
-        dtype = np.result_type(real, imag, np.complex64)
-        if not np.ndim(real):
-            return dtype.type(complex(real, imag))
-        result = (np if isinstance(real, np.ndarray) else __import__("cupy")).empty(np.shape(real), dtype)
+        if real is None and imag is None:
+            return None
+        if isinstance(real, int | float | np.generic):
+            return np.result_type(real, imag, np.complex64).type(complex(real, imag))
+        module = sys.modules[type(real).__module__.partition(".")[0]]
+        if module.__name__ not in ("numpy", "cupy"):
+            raise ArgumentError(
+                f"complex results are arrays of NumPy's or CuPy's, and these would be of {module.__name__}'s; return "
+                "their parts: z.real, z.imag"
+            )
+        whole = real.base
+        if whole is not None and whole is imag.base and whole.dtype.kind == "c" and whole.shape == real.shape:
+            return whole  # the parts of an array that was given to be written to
+        result = module.empty(real.shape, np.result_type(real.dtype, np.complex64))
         result.real, result.imag = real, imag
         return result
 
@@ -102,15 +114,13 @@ def quotient(a: Any, b: Any) -> Any:
 
 
 def power(z: Any, w: Any) -> Any:
-    """z ** w: by products for small integers that are known, else exp(w * log(z))."""
-    if isinstance(w, complex):
-        if z == 0:
-            return complex(1.0 if w == 0 else 0.0, 0.0)
-        return exp(w * log(z))
-    if w == 0.5:
-        return sqrt(z)
+    """z ** w as exp(w * log(z)); where z is 0, as the power of a real number."""
     if z == 0:
-        return complex(1.0 if w == 0 else 0.0 if w > 0 else math.inf, 0.0)
+        exponent = w.real if isinstance(w, complex) else w
+        # The imaginary part is 0, and its slope is that of the real part, which is 1 for an exponent of 1.
+        return complex(math.pow(z.real + 0.0, exponent), z.imag if exponent == 1 else 0.0)
+    if isinstance(w, complex):
+        return exp(w * log(z))
     scaled = log(z)
     return exp(complex(w * scaled.real, w * scaled.imag))
 
@@ -118,8 +128,6 @@ def power(z: Any, w: Any) -> Any:
 def exp(z: Any) -> Any:
     """The exponential."""
     size = math.exp(z.real)
-    if z.imag == 0:
-        return complex(size, z.imag)
     return complex(size * math.cos(z.imag), size * math.sin(z.imag))
 
 
@@ -142,15 +150,15 @@ def log10(z: Any) -> Any:
 
 
 def sqrt(z: Any) -> Any:
-    """The principal square root."""
-    if z.real == 0 and z.imag == 0:
-        return complex(0.0, z.imag)
-    x = abs(z.real)
+    """The principal square root. At 0 its partials are not finite."""
+    # Absolute values have no slope at 0, and so would parts on the axes.
+    x = z.real if z.real >= 0 else -z.real
     size = math.sqrt(0.5 * x + 0.5 * math.hypot(z.real, z.imag))
-    other = abs(z.imag) / (2.0 * size)
+    other = z.imag / (2.0 * size) if size > 0 else size
     if z.real >= 0:
-        return complex(size, math.copysign(other, z.imag))
-    return complex(other, math.copysign(size, z.imag))
+        return complex(size, other)
+    side = math.copysign(1.0, z.imag)
+    return complex(side * other, side * size)
 
 
 def sinh(z: Any) -> Any:
@@ -225,7 +233,7 @@ def acosh(z: Any) -> Any:
 def atanh(z: Any) -> Any:
     """The inverse hyperbolic tangent, by Kahan's formula."""
     sign = math.copysign(1.0, z.real)
-    x, y = abs(z.real), sign * z.imag
+    x, y = sign * z.real, sign * z.imag
     real = 0.25 * math.log1p(4.0 * x / ((1.0 - x) * (1.0 - x) + y * y))
     imag = 0.5 * math.atan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
     return complex(sign * real, sign * imag)

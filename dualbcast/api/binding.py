@@ -24,6 +24,9 @@ from dualbcast.runtime.arguments import array_kind
 
 Wrt = str | int | Sequence[str | int] | None
 
+# The slot of an argument of complex numbers.
+COMPLEX = "complex"
+
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # The keywords of the methods of a BroadcastFunction.
@@ -116,13 +119,15 @@ def _of_broadcast_function(thing: Any) -> Subject | None:
 class Form:
     """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
-    # For each parameter in order, with those of `*args` spread, the known value, None for an array, or for a whole
-    # array the number of its axes.
-    slots: tuple[Static | int | None, ...]
-    names: tuple[str, ...]  # the parameters that are arrays, and the lengths of those that are whole
+    # For each parameter in order, with those of `*args` spread, the known value, None for an array, for a whole array
+    # the number of its axes, or COMPLEX.
+    slots: tuple[Static | int | str | None, ...]
+    # The parameters that are arrays, the lengths of those that are whole, and the parts of complex ones.
+    names: tuple[str, ...]
     parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
     spread: tuple[str, ...]  # those of `names` that are of `*args`
     whole: tuple[tuple[int, int], ...]  # the places of whole arrays in `names`, and how many lengths follow each
+    pairs: tuple[int, ...] = ()  # the places of the real parts of complex numbers in `names`
 
 
 class Binder:

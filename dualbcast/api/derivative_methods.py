@@ -39,7 +39,7 @@ class Pullback:
     @property
     def wrt(self) -> tuple[str, ...]:
         """The names of the arguments whose cotangents a call returns."""
-        return tuple([self._specialisation.element.names[at] for at in self._specialisation.wrt])
+        return self._specialisation.wrt_names
 
     def __repr__(self) -> str:
         return f"<Pullback of {self._specialisation.element.label} to ({', '.join(self.wrt)}), shape {self.shape}>"

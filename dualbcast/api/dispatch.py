@@ -14,8 +14,10 @@ import numpy as np
 
 from dualbcast.adapters import Adapter, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
+from dualbcast.api.complex_arguments import is_complex, split
 from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.api.whole_arrays import places_along
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.lower import Argument, WholeArray, lower
@@ -68,6 +70,8 @@ class Dispatch:
         specialisation = self.specialisations.get(key)
         if specialisation is None:
             given, values = values, plain_arrays(values, form.names)
+            if any(map(is_complex, values)):
+                form, values = split(form, values)
             if values is not given:  # lists and the like have become arrays, which an earlier call may have had
                 key = (form, wrt, gradient, forms_of(values))
                 specialisation = self.specialisations.get(key)
@@ -131,19 +135,24 @@ class Dispatch:
         for wrt in self.partials:
             positions = directions(wrt, form, names, _signature((*values, *captured), names, adapter), self.binder)
             if len(positions) != 1:
-                raise ArgumentError(f"partial({wrt!r}) names {len(positions)} arguments of this call; name one of them")
+                named = " and ".join(names[at] for at in positions)
+                found = f"{len(positions)} arguments of this call{named and ', '}{named}"
+                raise ArgumentError(f"partial({wrt!r}) names {found}; name one of them")
             element = element.derive("partial", positions)
-        program = self.programs[form, kinds] = Program(element, lowered, form.whole)
+        program = self.programs[form, kinds] = Program(element, lowered, form.whole, form.pairs)
         return program, captured
 
 
-def _argument(slot: Static | int | None, kinds: Iterator[Kind]) -> Argument:
+def _argument(slot: Static | int | str | None, kinds: Iterator[Kind]) -> Argument:
     """A parameter as the front end wants it; `kinds` has those of arrays and of the lengths of whole ones."""
     if isinstance(slot, Static):
         return slot
     kind = next(kinds)
     if slot is None:
         return kind
+    if isinstance(slot, str):
+        next(kinds)
+        return "complex"
     for _ in range(slot):
         next(kinds)
     return WholeArray(kind, slot)
@@ -200,6 +209,8 @@ def directions(
     for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
         if name in names:
             positions.append(names.index(name))
+        elif f"{name}.real" in names:
+            positions += [names.index(f"{name}.{part}") for part in Complex.fields]
         elif name in binder.static:
             raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
         elif name in form.parameters:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import adapter_for
+from dualbcast.api.complex_arguments import joined, parts_of
 from dualbcast.api.whole_arrays import apart, places_along
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
@@ -39,13 +40,16 @@ _COUNTS = np.dtype(np.int64)
 class Program:
     """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays.
 
-    `whole` has the places of whole arrays among the parameters, and how many lengths follow each.
+    `whole` has the places of whole arrays among the parameters, and how many lengths follow each; `pairs` those of the
+    real parts of complex numbers, which their imaginary parts follow.
     """
 
-    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "whole")
+    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "pairs", "whole")
 
-    def __init__(self, element: Element, lowered: Lowered, whole: tuple[tuple[int, int], ...]) -> None:
-        self.element, self.whole = element, whole
+    def __init__(
+        self, element: Element, lowered: Lowered, whole: tuple[tuple[int, int], ...], pairs: tuple[int, ...]
+    ) -> None:
+        self.element, self.whole, self.pairs = element, whole, pairs
         # Each with what reads it without a call of Python code, since every call of the function does that.
         self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
@@ -128,12 +132,19 @@ class Specialisation:
     def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
         """Values with tangents, or the Jacobian of tangents."""
         self._without_whole()
-        given = self._tangents(values, tangents)
+        given = self._tangents(values, parts_of(tangents, self.wrt, self.program.pairs))
         arguments, key = (*values, *given), (derivation, forms_of(given))
         return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
 
     def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
+        parts = self._back(derivation, values, cotangents)
+        if not self.program.pairs:
+            return parts
+        count = len(self.dtypes) if derivation == "value_and_pullback" else 0
+        return (*parts[:count], *joined(parts[count:], self.wrt, self.program.pairs))
+
+    def _back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         given = self._of_floats(cotangents)
         if self.whole:
             return self._back_to_whole(derivation, values, cotangents)
@@ -157,7 +168,7 @@ class Specialisation:
             self._rest = Specialisation(self.program, self.signature, self._plain, (), None)
         has_values = derivation == "value_and_pullback"
         if self._plain:
-            parts = iter(self._rest.back(derivation, values, given))
+            parts = iter(self._rest._back(derivation, values, given))
         else:
             parts = iter(self.element.parts(values, self.dtypes) if has_values else ())
         found = [next(parts) for _ in self.dtypes] if has_values else []
@@ -165,6 +176,12 @@ class Specialisation:
             axes = self.whole.get(at)
             found.append(next(parts) if axes is None else cotangent(self.element, at, axes, values, floats, dtype))
         return tuple(found)
+
+    @property
+    def wrt_names(self) -> tuple[str, ...]:
+        """The names of the arguments whose cotangents `back` gives."""
+        names = self.element.names
+        return joined([names[at] for at in self.wrt], self.wrt, self.program.pairs)
 
     def require_pullback(self) -> None:
         """Derive the function for cotangents, or raise its error."""

@@ -101,12 +101,17 @@ def _reduction(
     name: str, initial: int, env: Environment, node: ast.Call, items: Value, /, start: Value | None = None
 ) -> Value:
     # The start is not left out: 0 + -0.0 is 0.0, as in Python.
-    total = Const(initial, "int") if start is None else as_scalar(env, start, node)
-    if total.kind == "bool":
-        total = env.convert(total, "int", node)
+    total: Any = Const(initial, "int") if start is None else start
+    if not is_complex(total):
+        total = as_scalar(env, total, node)
+        total = env.convert(total, "int", node) if total.kind == "bool" else total
     for value in sequence(env, items, node):
+        if is_complex(total) or is_complex(value):
+            total = complex_values.reduced(env, name, total, value, node)
+            continue
         total = binary(name, env, node, total, as_scalar(env, value, node))
-    return total
+    result: Value = total
+    return result
 
 
 BUILTINS[sum] = partial(_reduction, "add", 0)

@@ -97,6 +97,12 @@ def call(env: Environment, function: Any, arguments: Arguments, node: ast.AST) -
     return inline(env, entry[1], Arguments((from_any(env, arguments.args[0], node),)), node)
 
 
+def reduced(env: Environment, name: str, total: Value, value: Value, node: ast.AST) -> Value:
+    """The sum ("add") or the product ("mul") of two numbers, of which one is complex."""
+    method = {"add": _OWN.Complex.__add__, "mul": _OWN.Complex.__mul__}[name]
+    return inline(env, method, Arguments((from_any(env, total, node), value)), node)
+
+
 def _logarithm(env: Environment, arguments: Arguments, node: ast.AST) -> Value:
     """`log(z)`, or `log(z, base)`."""
     logs = [inline(env, _OWN.log, Arguments((from_any(env, z, node),)), node) for z in arguments.args]
@@ -112,6 +118,8 @@ def power(env: Environment, base: Value, exponent: Value, node: ast.AST) -> Valu
     is_whole = isinstance(exponent, Const) and float(exponent.value).is_integer()
     count = int(exponent.value) if is_whole and isinstance(exponent, Const) else 0
     z = from_any(env, base, node)
+    if exponent == Const(0.5, "float"):
+        return inline(env, _OWN.sqrt, Arguments((z,)), node)
     if not is_whole or abs(count) > _LARGEST_PRODUCT:
         return inline(env, _OWN.power, Arguments((z, exponent)), node)
     if not count:

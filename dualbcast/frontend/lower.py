@@ -9,13 +9,14 @@ import ast
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 # Each of these files registers the lowerings of its syntax in the dispatch table.
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.builtins import BUILTINS
@@ -50,7 +51,7 @@ class WholeArray(NamedTuple):
     axes: int
 
 
-Argument = Kind | Const | Static | WholeArray
+Argument = Kind | Const | Static | WholeArray | Literal["complex"]
 
 
 class Lowered(NamedTuple):
@@ -75,8 +76,8 @@ def lower(
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls.
 
     `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
-    an array's elements, a number, or a Python object that is known. `array_kind` gives the kind of the elements of a
-    captured array, or None for an object that is no array. Errors are `CompileError`s at the user's line.
+    an array's elements, "complex", a number, or a Python object that is known. `array_kind` gives the kind of the
+    elements of a captured array, or None for an object that is no array. Errors are `CompileError`s at the user's line.
     """
     lowered = _lower_function(function, arguments, array_kind, whole=True)
     return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
@@ -153,6 +154,11 @@ def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[
             first = Var(env.names.fresh(name), argument.kind)
             value = Whole(Array(first.name, first.kind), Const(0, "int"), tuple(shape))
             params += [first, *shape]
+            env.taken.add(name)
+        elif argument == "complex":
+            parts = [Var(env.names.fresh(f"{name}_{part}"), "float") for part in Complex.fields]
+            value = Record(Complex, parts, Complex.fields)
+            params += parts
             env.taken.add(name)
         else:
             value = Var(env.names.fresh(name), argument)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, Location, a_or_an
 
 
@@ -60,6 +61,8 @@ class Structure:
         parts = [part._build(leaves) for part in self.parts]
         if not self.fields:
             return self.type(parts)
+        if self.type is Complex:
+            return Complex(*parts)
         if issubclass(self.type, tuple):  # a named tuple, whatever its __new__ takes
             return tuple.__new__(self.type, parts)
         if not hasattr(self.type, "__post_init__"):
@@ -71,7 +74,10 @@ class Structure:
         return built
 
     def holds(self, value: Any) -> bool:
-        """Whether `value` is a tuple, a list or the type of this structure, to be flattened; an array is not."""
+        """Whether `value` is a tuple, a list or the type of this structure, to be flattened; an array is not, but where
+        the structure is that of complex numbers."""
+        if self.type is Complex:
+            return not isinstance(value, tuple | list)
         return self.type is not None and isinstance(value, (tuple, list, self.type))
 
     def flatten(self, value: Any, name: str = "out") -> tuple[Any, ...]:
@@ -88,7 +94,7 @@ class Structure:
             if len(value) == self.count and (self.is_flat or not any(map(_is_branch, value))):
                 return tuple(value)
             items = list(value)
-        elif self.fields and isinstance(value, self.type):
+        elif self.fields and (isinstance(value, self.type) or self.type is Complex):
             items = [getattr(value, field) for field in self.fields]
         else:
             items = []

@@ -135,7 +135,10 @@ class Index:
         if _is_index(at) and -len(wrt) <= at < len(wrt):
             return self._results.positions[int(at)]
         kind = type(self).__name__
-        raise BlockKeyError(f"this {kind} is in ({', '.join(wrt)}), not in {key!r}{self._left_out(key)}")
+        hint = ""
+        if f"{key}.real" in wrt:
+            hint = f"; {key} is complex, and {key}.real has the complex derivative if the function is holomorphic"
+        raise BlockKeyError(f"this {kind} is in ({', '.join(wrt)}), not in {key!r}{hint or self._left_out(key)}")
 
     def _left_out(self, key: Any = None) -> str:
         """Why arguments are not in `wrt`, as the end of a sentence: the one with the name `key`, or else all."""

@@ -1,0 +1,206 @@
+"""Complex numbers in scalar functions: values against Python's, derivatives against PyTorch's and mpmath's."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from corpus_complex import COMPLEX, ComplexCase
+
+from dualbcast import ArgumentError, BlockKeyError, CompileError, complex_numbers, differentiable_broadcast, graph
+
+EVERY = pytest.mark.parametrize("case", COMPLEX, ids=lambda case: case.name)
+COUNT = 100
+
+
+def outputs_of(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def plain(case: ComplexCase, arguments: list[Any]) -> list[Any]:
+    """The outputs by Python's own complex numbers."""
+    rows = [outputs_of(case.function(*[x.item() for x in row])) for row in zip(*arguments, strict=True)]
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def assert_near(got: Any, wanted: Any, tolerance: float) -> None:
+    wanted = np.asarray(wanted)
+    assert np.all(np.abs(np.asarray(got) - wanted) <= tolerance * (1 + np.abs(wanted)))
+
+
+@EVERY
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_values(case: ComplexCase, backend: str, dtype: str) -> None:
+    arguments = case.arguments(COUNT, dtype)
+    found = outputs_of(differentiable_broadcast(backend=backend)(case.function)(*arguments))
+    wide = [x.astype(complex if x.dtype.kind == "c" else float) for x in arguments]
+    for got, wanted in zip(found, plain(case, wide), strict=True):
+        assert got.dtype == np.result_type(dtype, np.complex64 if wanted.dtype.kind == "c" else dtype)
+        assert_near(got, wanted, (2000 if case.name in ("newton", "iterated") else 200) * np.finfo(dtype).eps)
+
+
+@EVERY
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_derivatives(case: ComplexCase, backend: str) -> None:
+    arguments, step = case.arguments(COUNT), 1e-6
+    names = case.function.__code__.co_varnames
+    _, jacobian = differentiable_broadcast(backend=backend)(case.function).value_and_jacobian(*arguments)
+    for at, x in enumerate(arguments):
+        directions = (
+            {f"{names[at]}.real": step, f"{names[at]}.imag": step * 1j} if x.dtype.kind == "c" else {names[at]: step}
+        )
+        for name, change in directions.items():
+            sides = [
+                plain(case, [y + s * change if place == at else y for place, y in enumerate(arguments)])
+                for s in (1, -1)
+            ]
+            blocks = outputs_of(jacobian[name])
+            for block, above, below in zip(blocks, *sides, strict=True):
+                wanted = (above - below) / (2 * step)
+                near = np.abs(block - wanted) <= 1e-6 * (1 + np.abs(wanted))
+                assert near.mean() > 0.97, name  # a step may cross a cut or a branch
+        if case.is_holomorphic and x.dtype.kind == "c":
+            for real, imag in zip(*[outputs_of(jacobian[name]) for name in directions], strict=True):
+                assert_near(imag, 1j * real, 1e-10)
+
+
+CIRCULAR, HYPERBOLIC = (
+    ["sin", "cos", "tan", "asin", "acos", "atan"],
+    ["sinh", "cosh", "tanh", "asinh", "acosh", "atanh"],
+)
+FUNCTIONS = ["exp", "log", "log10", "sqrt", *CIRCULAR, *HYPERBOLIC]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_and_slopes_to_a_few_units(name: str) -> None:
+    """Also on the axes, and where slopes are small or large."""
+    random = np.random.default_rng(0)
+    parts = random.normal(size=(2, 200)) * np.array([1.0, 2.0, 0.1, 10.0]).repeat(50)
+    z = parts[0] + 1j * parts[1]
+    z[:20] = z[:20].real
+    z[20:40] = 1j * z[20:40].imag
+    if name in ("asin", "acos", "atanh", "acosh"):
+        z[:20] = np.where(np.abs(z[:20]) < 1, z[:20], z[:20] / (2 * np.abs(z[:20])))  # not on the cuts
+        z[:20] += 3.0 if name == "acosh" else 0.0
+    if name in ("asinh", "atan"):
+        z[20:40] = np.where(np.abs(z[20:40]) < 1, z[20:40], z[20:40] / (2 * np.abs(z[20:40])))
+    if name in ("log", "log10", "sqrt"):
+        z[:20] = np.abs(z[:20])
+    own = getattr(cmath, name)
+    value, jacobian = differentiable_broadcast(lambda z: own(z)).value_and_jacobian(z)
+    with mp.workdps(40):
+        exact = getattr(mp, name)
+        for at, point in enumerate(z.tolist()):
+            wanted, slope = complex(exact(mp.mpc(point))), complex(mp.diff(exact, mp.mpc(point)))
+            assert abs(value[at] - wanted) <= 8 * 2.0**-52 * abs(wanted), point
+            assert abs(jacobian["z.real"][at] - slope) <= 32 * 2.0**-52 * abs(slope), point
+            assert abs(jacobian["z.imag"][at] - 1j * slope) <= 32 * 2.0**-52 * abs(slope), point
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_in_plain_python(name: str) -> None:
+    random = np.random.default_rng(1)
+    for z in (random.normal(size=50) + 1j * random.normal(size=50)).tolist():
+        assert abs(getattr(complex_numbers, name)(z) - getattr(cmath, name)(z)) < 1e-14 * (
+            1 + abs(getattr(cmath, name)(z))
+        )
+
+
+def test_powers_of_zero() -> None:
+    function = differentiable_broadcast(lambda z, a: z**a)
+    value, jacobian = function.value_and_jacobian(np.zeros(4, complex), np.array([0.0, 1.0, 2.0, 3.5]))
+    np.testing.assert_array_equal(value, [1, 0, 0, 0])
+    np.testing.assert_array_equal(jacobian["z.real"][1:], [1, 0, 0])
+    np.testing.assert_array_equal(jacobian["z.imag"][1:], [1j, 0, 0])
+    assert not np.isfinite(differentiable_broadcast(lambda z: cmath.sqrt(z)).jacobian(0j)["z.real"])
+
+
+def test_cotangents_are_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(0)
+    z, w = (
+        random.normal(size=50) + 1j * random.normal(size=50),
+        random.normal(size=(3, 1)) + 1j * random.normal(size=(3, 1)),
+    )
+    bar = random.normal(size=(3, 50)) + 1j * random.normal(size=(3, 50))
+    function = differentiable_broadcast(lambda z, w, a: cmath.exp(1j * z * a) / (w + 2) - 2 * z.conjugate() * abs(w))
+    value, pullback = function.vjp(z, w, 0.5)
+    tensors = [torch.tensor(x, requires_grad=True) for x in (z, w)] + [
+        torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    ]
+    tz, tw, ta = tensors
+    out = torch.exp(1j * tz * ta) / (tw + 2) - 2 * tz.conj() * tw.abs()
+    out.backward(torch.tensor(bar))
+    assert_near(value, out.detach().numpy(), 1e-14)
+    assert pullback.wrt == ("z", "w", "a")
+    for got, tensor in zip(pullback(bar), tensors, strict=True):
+        assert_near(got, tensor.grad.numpy(), 1e-13)
+    _, (of_w,) = function.value_and_vjp((z, w, 0.5), bar, wrt="w")
+    assert_near(of_w, tw.grad.numpy(), 1e-13)
+    _, tangent = function.jvp((z, w, 0.5), (np.full(50, 2j), None, None))
+    assert_near(tangent, 2 * function.jacobian(z, w, 0.5)["z.imag"], 1e-14)
+    total = function.sum(z, w, 0.5)
+    assert_near(total, value.sum(), 1e-13)
+
+
+def test_arguments_of_every_kind() -> None:
+    function = differentiable_broadcast(lambda z, a: z * z + a)
+    expected = (1 + 2j) ** 2 + 0.5
+    assert function(1 + 2j, 0.5) == expected
+    assert isinstance(function(1 + 2j, 0.5), np.complex128)
+    assert function(np.complex64(1 + 2j), np.float32(0.5)).dtype == np.complex64
+    assert function([1 + 2j], 0.5)[0] == expected
+    z = np.arange(12).reshape(3, 4) * (1 + 1j)
+    for array in (z, z.T, z[::-1, ::2], np.asfortranarray(z), z.astype(">c16")):
+        np.testing.assert_array_equal(function(array, 0.5), array * array + 0.5)
+    out = np.empty((3, 4), complex)
+    assert function(z, 0.5, out=out) is out
+    np.testing.assert_array_equal(out, z * z + 0.5)
+    function(z, 0.5, out=z)
+    np.testing.assert_array_equal(z, out)
+    assert function(np.zeros((0, 2), complex), 1.0).shape == (0, 2)
+    with_constant = differentiable_broadcast(lambda x: x * CONSTANT)
+    assert with_constant(2.0) == 2 * CONSTANT
+    with_default = differentiable_broadcast(lambda x, w=1j: x * w)
+    assert with_default(2.0) == 2j
+    # The same function of real numbers has real results.
+    assert function(2.0, 0.5) == 4.5
+    assert function(np.ones(2), 0.5).dtype == np.float64
+
+
+CONSTANT = 0.5 - 2j
+
+
+def test_a_derivative_of_a_derivative() -> None:
+    function = differentiable_broadcast(lambda z: cmath.exp(z) * z)
+    z = np.array([0.3 + 0.2j, -1.0 + 2.0j])
+    slope = function.partial("z.real")
+    assert_near(slope(z), np.exp(z) * (z + 1), 1e-14)
+    assert_near(slope.jacobian(z)["z.real"], np.exp(z) * (z + 2), 1e-14)
+    hessian = differentiable_broadcast(lambda z: abs(z) ** 4).hessian(z)
+    assert_near(hessian["z.real", "z.imag"], 8 * z.real * z.imag, 1e-13)
+
+
+def test_errors() -> None:
+    z = np.ones(2, complex)
+    for function, message in (
+        (lambda z: math.exp(z), "a number is needed here, and this is a complex number"),
+        (lambda z: z < 1, "a number is needed here, and this is a complex number"),
+        (lambda z: int(z), "a number is needed here, and this is a complex number"),
+        (lambda z: z.flip, "a complex number has no flip"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            differentiable_broadcast(function)(z)
+    square = differentiable_broadcast(lambda z: z * z)
+    with pytest.raises(BlockKeyError, match=r"z is complex, and z\.real has the complex derivative if"):
+        square.jacobian(z)["z"]
+    with pytest.raises(ArgumentError, match=r"names 2 arguments of this call, z\.real and z\.imag"):
+        square.partial("z")(z)
+    made = differentiable_broadcast(lambda x: complex(x, x))
+    with pytest.raises(ArgumentError, match="complex results are arrays of NumPy's or CuPy's"):
+        graph.grad(lambda x: np.sum(made(x)))(np.ones(3))
