@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dualbcast.complex_numbers import Complex
-from dualbcast.errors import ArgumentError, Location, a_or_an
+from dualbcast.errors import ArgumentError, DTypeError, Location, a_or_an
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,10 @@ class Structure:
             if len(value) == self.count and (self.is_flat or not any(map(_is_branch, value))):
                 return tuple(value)
             items = list(value)
+        elif self.type is Complex and name.startswith("out") and value.dtype.kind != "c":
+            raise DTypeError(
+                f"{name} has dtype {value.dtype}, and this result is complex; pass an array of complex numbers"
+            )
         elif self.fields and (isinstance(value, self.type) or self.type is Complex):
             items = [getattr(value, field) for field in self.fields]
         else:

@@ -101,7 +101,7 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
     "unsupported dtype": (
         DTypeError,
         ("scale has dtype", "not supported", "Pass scale."),
-        [lambda out, dtype=dtype: scaled(A, A.astype(dtype), out=out) for dtype in ("c8", "c16", "O", "U3")],
+        [lambda out, dtype=dtype: scaled(A, A.astype(dtype), out=out) for dtype in ("V8", "O", "U3")],
     ),
     "wrong argument count": (
         ArgumentError,

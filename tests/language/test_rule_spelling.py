@@ -46,7 +46,7 @@ CALLS = {
     "NumPy's name of a module": ("from numpy.fft import fft", "fft(x)", "numpy.fft.fft"),
     "NumPy's sort": ("from numpy import sort as arranged", "arranged(x)", "numpy.sort"),
     "NumPy's spacing": ("import numpy", "numpy.spacing(x)", "numpy.spacing"),
-    "standard library": ("import cmath as c", "c.exp(x)", "cmath.exp"),
+    "standard library": ("import cmath as c", "c.isclose(x, x)", "cmath.isclose"),
 }
 
 
