@@ -82,10 +82,15 @@ class Problem:
         self._axes = tuple([extra + axis for axis, length in enumerate(self.shape) if length != 1])
         self.count = math.prod(self.shape)
         self.points = math.prod([n for axis, n in enumerate(self._whole) if axis not in self._axes])
-        laid_out = {name: self.laid_out(known[name]) for name in known if name in self._bound.arguments}
+        laid_out = {}
+        for name, value in self._bound.arguments.items():
+            # Of a complex argument the parts are known; a whole array is the same for all fits.
+            if (name in known or f"{name}.real" in known) and name not in function._binder.whole:
+                laid_out[name] = self.laid_out(known.get(name, value))
         self.starts = tuple([laid_out.pop(name) for name in self.names])
         self.data = Data(laid_out)
-        self._check_captured({name: value for name, value in known.items() if name not in self._bound.arguments})
+        arguments = self._bound.arguments
+        self._check_captured({each: x for each, x in known.items() if each.partition(".")[0] not in arguments})
 
     @property
     def is_single(self) -> bool:

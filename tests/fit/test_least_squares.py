@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import curve_fit
 from scipy.optimize import least_squares as scipy_least_squares
 
-from dualbcast import ArgumentError, DTypeError, ShapeError, differentiable_broadcast, fit, num_threads
+from dualbcast import ArgumentError, DTypeError, ShapeError, differentiable_broadcast, fit, num_threads, tables
 from dualbcast.fit import Status, iteration
 
 NAMES = ("height", "center", "width", "offset")
@@ -420,3 +420,44 @@ def test_captured_arrays() -> None:
         fit.least_squares(line, (slopes * x).T[:, :, None], np.ones((1, 5, 1)), wrt="slope")
     with pytest.raises(ArgumentError, match="captures the array x"):
         fit.least_squares(line, np.ones(5), np.ones(5), wrt="slope")
+
+
+# --- whole arrays and complex numbers among the data ------------------------------------------------------------------
+
+
+@differentiable_broadcast(whole=("xp", "fp"))
+def off_table(x, y, scale, shift, xp, fp):
+    return scale * tables.interp(x + shift, xp, fp) - y
+
+
+@pytest.mark.parametrize("fits", [1, 7])
+def test_fits_with_a_table(fits: int) -> None:
+    random = np.random.default_rng(0)
+    xp = np.linspace(0, 10, 60)
+    fp = np.sin(xp) + 0.1 * xp
+    scales, shifts = random.uniform(1, 3, (fits, 1)), random.uniform(-0.5, 0.5, (fits, 1))
+    x = np.sort(random.uniform(1, 9, (fits, 80)))
+    y = scales * np.interp(x + shifts, xp, fp)
+    start = (1.5, 0.1) if fits == 1 else (np.full((fits, 1), 1.5), np.full((fits, 1), 0.1))
+    given = (x[0], y[0]) if fits == 1 else (x, y)
+    found = fit.least_squares(off_table, *given, *start, xp, fp, wrt=("scale", "shift"))
+    np.testing.assert_allclose(np.ravel(found["scale"]), np.ravel(scales), rtol=1e-6)
+    np.testing.assert_allclose(np.ravel(found["shift"]), np.ravel(shifts), atol=1e-6)
+
+
+@pytest.mark.parametrize("fits", [1, 5])
+def test_fits_of_complex_data(fits: int) -> None:
+    random = np.random.default_rng(1)
+    omega = np.linspace(0.1, 5.0, 60)
+    resistance, inductance = random.uniform(1, 2, (fits, 1)), random.uniform(0.5, 1.5, (fits, 1))
+    measured = 1 / (resistance + 1j * omega * inductance)
+
+    @differentiable_broadcast
+    def residual(omega, measured, resistance, inductance):
+        return 1 / (resistance + 1j * omega * inductance) - measured
+
+    start = (1.5, 1.0) if fits == 1 else (np.full((fits, 1), 1.5), np.full((fits, 1), 1.0))
+    given = measured[0] if fits == 1 else measured
+    found = fit.least_squares(residual, omega, given, *start, wrt=("resistance", "inductance"))
+    np.testing.assert_allclose(np.ravel(found["resistance"]), np.ravel(resistance), rtol=1e-8)
+    np.testing.assert_allclose(np.ravel(found["inductance"]), np.ravel(inductance), rtol=1e-8)

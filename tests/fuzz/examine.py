@@ -14,7 +14,6 @@ from oracles import Result, Watch, evaluate, finite_differences, numbers_of, reb
 from program import Program
 
 from dualbcast import differentiable_broadcast, gradient
-from dualbcast.frontend.lower import lower
 from dualbcast.ir.simplification import simplify
 from dualbcast.program.derived_functions import jacobian_of
 
@@ -109,7 +108,7 @@ def examine(
         expected = expectations(program, tally)
     for backend in ("python", "cpu") if cpu else ("python",):
         compare(program, backend, expected, tally)
-    function, seen = lower(program.function, program.kinds).function, set[str]()
+    function, seen = program.lowered(), set[str]()
     ways = [*WAYS][1:]  # the first is the natural one
     for way in ways if thorough else ways[program.salt % WAYS_APART :: WAYS_APART]:
         with forced(way):
@@ -123,7 +122,7 @@ def examine(
         if smooth is not None:
             _difference(program, smooth, expected[smooth])
             tally.differenced += 1
-        if program.wrt:
+        if program.wrt and not program.has_table:
             _take_inside(program, expected, smooth)
 
 
@@ -206,7 +205,7 @@ def _check_oracle(program: Program, point: tuple[Any, ...], values: Any, toleran
 
 
 def _check_passes(program: Program) -> None:
-    function = verify(lower(program.function, program.kinds).function)
+    function = verify(program.lowered())
     verify(simplify(function))
     verify(simplify(simplify(verify(jacobian_of(function, program.wrt).function))))
 
@@ -216,7 +215,7 @@ def _check_passes(program: Program) -> None:
 
 def compare(program: Program, backend: Any, expected: dict[int, Expected], tally: Tally, agree: bool = True) -> None:
     """Hold value and Jacobian of one backend against what is right; on `python` other products against these, too."""
-    kernel = differentiable_broadcast(backend=backend)(program.function)
+    kernel = program.kernel(backend)
     wrt = tuple(program.names[at] for at in program.wrt)
     value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=wrt)
     columns = [program.flat(column) for column in numbers_of(value)]

@@ -49,6 +49,19 @@ def _item(writer: Writer, depth: int) -> str:  # noqa: ARG001
     return f"{writer.name(kind)}[{writer.pick(*range(len(kind)), -1, -len(kind))}]"
 
 
+@production("float", 6, when=lambda writer: bool(writer.frame.of("table")))
+def _element(writer: Writer, depth: int) -> str:
+    """An element of a whole array, at a place that is computed."""
+    place = closed(bare(writer.expr("int", depth)))
+    return writer.pick(
+        f"table[{place} % 5]",
+        f"table[{place} % len(table)]",
+        f"table[-1 - {place} % 3]",
+        f"table[min(max({bare(place)}, 0), len(table) - 1)]",
+        f"(table[{bare(place)}] if 0 <= {place} < 5 else {writer.name('float')})",
+    )
+
+
 @production("float", 8)
 def _arithmetic(writer: Writer, depth: int) -> str:
     return f"({writer.expr('float', depth)} {writer.pick('+', '-', '*')} {writer.expr('float', depth)})"

@@ -14,8 +14,6 @@ from examine import Expected, Tally, hold
 from oracles import numbers_of, second_differences
 from program import Program
 
-from dualbcast import differentiable_broadcast
-
 __all__ = ["PRODUCTS", "examine_products"]
 
 # Of second derivatives, relative to one more than the sum of what was added up.
@@ -49,7 +47,7 @@ def examine_products(
     """
     if not program.wrt:
         return
-    function: Any = differentiable_broadcast(backend=backend)(program.function)
+    function: Any = program.kernel(backend)
     names = tuple(program.names[at] for at in program.wrt)
     with np.errstate(all="ignore"):
         for name in FIRST:

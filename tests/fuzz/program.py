@@ -15,6 +15,9 @@ from grammar import Frame, Writer, enabled
 from hypothesis import strategies as st
 from statements import function, returned
 
+from dualbcast import differentiable_broadcast
+from dualbcast.frontend.lower import WholeArray, lower
+
 __all__ = ["POINTS", "Program", "programs", "written"]
 
 POINTS = 12
@@ -38,6 +41,8 @@ EDGES_SINGLE = (
     *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.401298464324817e-45, -1e-39, 1.1754943508222875e-38),
     *(3.4028234663852886e38, 1e-20, -1e-10, 1e-4, 16.5, -88.5, 89.0, -104.0, 1e4, -1e7, 1e15, -1e30),
 )
+# The numbers of a whole array, which float32 holds. To Python it is a tuple.
+TABLE = (0.5, -1.25, 2.0, 1.5, -0.75)
 # The exponents of ten of what is merely large or small.
 EXPONENTS, EXPONENTS_SINGLE = 60, 8
 
@@ -94,6 +99,19 @@ class Program:
         return namespace["f"]  # type: ignore[no-any-return]
 
     @property
+    def has_table(self) -> bool:
+        """Whether a whole array is the last parameter."""
+        return ", table=(" in self.text
+
+    def kernel(self, backend: Any) -> Any:
+        """The function, decorated."""
+        return differentiable_broadcast(backend=backend, whole="table" if self.has_table else ())(self.function)
+
+    def lowered(self) -> Any:
+        """The function in IR."""
+        return lower(self.function, [*self.kinds, *[WholeArray("float", 1)] * self.has_table]).function
+
+    @property
     def points(self) -> int:
         """How many elements the results have."""
         return math.prod(self.shape)
@@ -142,13 +160,16 @@ class Program:
     def arguments(self) -> tuple[Any, ...]:
         """What to call a kernel with."""
         generator = np.random.default_rng(self.salt)
-        return tuple(
-            array.item()
-            if position == self.scalar
-            else _laid_out(array, generator)
-            if self.layout
-            else np.ascontiguousarray(np.broadcast_to(array, self.shape))
-            for position, array in enumerate(self.arrays)
+        return (
+            tuple(
+                array.item()
+                if position == self.scalar
+                else _laid_out(array, generator)
+                if self.layout
+                else np.ascontiguousarray(np.broadcast_to(array, self.shape))
+                for position, array in enumerate(self.arrays)
+            )
+            + (np.array(TABLE, np.float32 if self.single else np.float64),) * self.has_table
         )
 
     def flat(self, block: Any) -> np.ndarray[Any, Any]:
@@ -237,9 +258,14 @@ def _main(writer: Writer, names: list[str], kinds: list[str], size: int) -> str:
         ("float",), ("float", "float"), ("float", "int"), ("float", "float", "bool"), ("int", "float")
     )
     form = writer.pick("one", "nested", "list") if enabled("structure") and writer.likely(1, 8) else ""
-    writer.line(f"def f({', '.join(names)}):")
+    table = [f"table={TABLE}"] if writer.likely(1, 5) else []
+    writer.line(f"def f({', '.join([*names, *table])}):")
     writer.frame = Frame(results, form=form, functions=dict(module.functions))
-    writer.frame.names = {**dict(zip(names, kinds, strict=True)), **module.names}
+    writer.frame.names = {
+        **dict(zip(names, kinds, strict=True)),
+        **module.names,
+        **({"table": "table"} if table else {}),
+    }
     writer.frame.owned = {name for name, kind in zip(names, kinds, strict=True) if kind != "int"}
     writer.budget = size
     writer.frame.depth = 1
