@@ -37,7 +37,7 @@ class Writer:
         if kind == 3:
             return f"({one} / (2.5 + {two} * {two}.conjugate()))"
         if kind == 4:
-            return f"({one} ** {draw.choice([2, 3, -1, 0.5])})"
+            return f"({one} ** {draw.choice([2, 3, -1, -2])})"
         if kind == 5:
             return f"({one} if {self.test()} else {two})"
         if kind == 6:
@@ -67,10 +67,17 @@ class Writer:
 
 
 class Exact:
-    """The module `cmath` at 40 digits."""
+    """The module `cmath` at 40 digits. A root of 0 is refused, since it has no derivative."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(mp, name)
+        function = getattr(mp, name)
+
+        def call(z: Any) -> Any:
+            if name == "sqrt" and z == 0:
+                raise ZeroDivisionError
+            return function(z)
+
+        return call
 
 
 def function_of(text: str, scope: dict[str, Any]) -> Any:
@@ -82,9 +89,7 @@ def function_of(text: str, scope: dict[str, Any]) -> Any:
 
 def exact_of(text: str) -> Any:
     """The same function of mpmath's numbers."""
-    body = text.replace("import cmath", "").replace(".conjugate()", ".conjugate()")
-    scope: dict[str, Any] = {"cmath": Exact(), "complex": mp.mpc}
-    return function_of(body, scope)
+    return function_of(text.replace("import cmath", ""), {"cmath": Exact(), "complex": mp.mpc})
 
 
 def bounded(exact: Any, at: list[Any]) -> Any:
