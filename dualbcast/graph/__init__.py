@@ -19,7 +19,17 @@ Each file imports only files of lines further up in this list:
     reductions                              mean, max, prod, softmax
     indexing                                brackets and their pullback
     whole_arrays                            what calls read of whole arrays
-    linalg                                  matmul, einsum
+    array_functions                         compositions, by NumPy's names:
+      array_functions/assembly              pad, triu, select, cross, kron
+      array_functions/averages              average, nansum, nanmean
+      array_functions/order                 sort, quantile
+      array_functions/sequences             diff, cumprod, trapezoid, convolve, interp, polyval
+    linalg/products                         matmul, einsum
+    linalg/solving                          solve, inv, det
+    linalg/decompositions                   cholesky, qr, eigh, svd
+    linalg/least_squares                    pinv, lstsq
+    linalg/norms                            norm
+    linalg                                  the public names of numpy.linalg
     protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
     transform  explain                      grad, vjp, jvp; a table of kernels
@@ -30,8 +40,30 @@ Each file imports only files of lines further up in this list:
 
 from inspect import ismodule as _ismodule
 
+from dualbcast.graph import linalg as linalg
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph import whole_arrays as _whole_arrays  # noqa: F401 (it enters an operation into the table)
+from dualbcast.graph.array_functions.assembly import cross as cross
+from dualbcast.graph.array_functions.assembly import kron as kron
+from dualbcast.graph.array_functions.assembly import pad as pad
+from dualbcast.graph.array_functions.assembly import select as select
+from dualbcast.graph.array_functions.assembly import tril as tril
+from dualbcast.graph.array_functions.assembly import triu as triu
+from dualbcast.graph.array_functions.averages import average as average
+from dualbcast.graph.array_functions.averages import nanmean as nanmean
+from dualbcast.graph.array_functions.averages import nansum as nansum
+from dualbcast.graph.array_functions.order import median as median
+from dualbcast.graph.array_functions.order import percentile as percentile
+from dualbcast.graph.array_functions.order import quantile as quantile
+from dualbcast.graph.array_functions.order import sort as sort
+from dualbcast.graph.array_functions.sequences import convolve as convolve
+from dualbcast.graph.array_functions.sequences import correlate as correlate
+from dualbcast.graph.array_functions.sequences import cumprod as cumprod
+from dualbcast.graph.array_functions.sequences import diff as diff
+from dualbcast.graph.array_functions.sequences import interp as interp
+from dualbcast.graph.array_functions.sequences import polyval as polyval
+from dualbcast.graph.array_functions.sequences import sinc as sinc
+from dualbcast.graph.array_functions.sequences import trapezoid as trapezoid
 from dualbcast.graph.backward import checkpoint as checkpoint
 from dualbcast.graph.compilation import Compiled as Compiled
 from dualbcast.graph.compilation import compile as compile
@@ -45,14 +77,14 @@ from dualbcast.graph.indexing import take_along_axis as take_along_axis
 from dualbcast.graph.jacobians import hessian as hessian
 from dualbcast.graph.jacobians import hvp as hvp
 from dualbcast.graph.jacobians import jacobian as jacobian
-from dualbcast.graph.linalg import diagonal as diagonal
-from dualbcast.graph.linalg import dot as dot
-from dualbcast.graph.linalg import einsum as einsum
-from dualbcast.graph.linalg import matmul as matmul
-from dualbcast.graph.linalg import outer as outer
-from dualbcast.graph.linalg import tensordot as tensordot
-from dualbcast.graph.linalg import trace as trace
-from dualbcast.graph.linalg import vecdot as vecdot
+from dualbcast.graph.linalg.products import diagonal as diagonal
+from dualbcast.graph.linalg.products import dot as dot
+from dualbcast.graph.linalg.products import einsum as einsum
+from dualbcast.graph.linalg.products import matmul as matmul
+from dualbcast.graph.linalg.products import outer as outer
+from dualbcast.graph.linalg.products import tensordot as tensordot
+from dualbcast.graph.linalg.products import trace as trace
+from dualbcast.graph.linalg.products import vecdot as vecdot
 from dualbcast.graph.primitives import stop_gradient as stop_gradient
 from dualbcast.graph.reductions import cumsum as cumsum
 from dualbcast.graph.reductions import cumulative_sum as cumulative_sum
@@ -97,7 +129,8 @@ from dualbcast.graph.variable import Variable as Variable
 concatenate = concat
 detach = stop_gradient
 # They are imported under their own names, which tells checkers of types that they are public. The files are not.
-__all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not _ismodule(value))
+_NAMES = [name for name, value in globals().items() if name[0] != "_" and not _ismodule(value)]
+__all__ = sorted([*_NAMES, "linalg"])
 
 
 def __dir__() -> list[str]:

@@ -32,35 +32,24 @@ _FOR_LAZY = {
     *("reshape", "expand_dims", "broadcast_to", "transpose", "swapaxes", "moveaxis"),
 }
 
+
+class MatrixError(DualbcastError, np.linalg.LinAlgError):
+    """A matrix is singular, or not square, or has no decomposition of the kind."""
+
+
 # The errors of NumPy that refuse arrays, and those of this package in their place.
-_ERRORS = {IndexError: IndexingError, ValueError: ShapeError, TypeError: DTypeError}
+_ERRORS = {
+    np.linalg.LinAlgError: MatrixError,
+    IndexError: IndexingError,
+    ValueError: ShapeError,
+    TypeError: DTypeError,
+}
 
 
 def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
     """Apply a primitive: compute its output, and record a node where a derivative may be asked for."""
-    observe(inputs)
-    values = arrays_of(inputs)
-    if not (primitive.name in _FOR_LAZY or isinstance(primitive.forward, np.ufunc)) and lazy_adapter(values):
-        raise ArgumentError(
-            f"{primitive.name} does not work on Variables of Dask arrays, as calls of BroadcastFunctions, element-wise "
-            "operations, sums, means and matrix products do. Write it by these; or outside of the graph by dask.array, "
-            "if no derivative goes through it"
-        )
-    try:
-        if STATE.recorder is None:
-            array = as_array(primitive.forward(*values, **static))
-        else:
-            array = performed(_forward(primitive.forward), *values, **static)
-    except ShapeError as error:
-        raise ShapeError(f"{primitive.name}: {error}") from None
-    except DualbcastError:
-        raise
-    except (IndexError, ValueError, TypeError) as error:
-        shapes = [f"{value.dtype}{list(value.shape)}" for value in values if hasattr(value, "shape")]
-        subject = f"{primitive.name} of {', '.join(shapes)}" if shapes else primitive.name
-        # NumPy's AxisError is both an IndexError and a ValueError.
-        own = next(own for numpys, own in _ERRORS.items() if isinstance(error, numpys))
-        raise own(f"{subject}: {error}") from None
+    values = _values(primitive, inputs)
+    array = _computed(primitive, values, static, as_array)
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
     output = Variable._of(array, is_tracked and is_float(array.dtype))
     # Only an operation of one array may return a view.
@@ -72,13 +61,58 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
     return output
 
 
+def run_several(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> tuple[Variable, ...]:
+    """As `run`, for a primitive that gives several new arrays."""
+    arrays = _computed(primitive, _values(primitive, inputs), static, _as_arrays)
+    is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
+    outputs = tuple([Variable._of(array, is_tracked and is_float(array.dtype)) for array in arrays])
+    if is_tracked:
+        record(primitive, inputs, static, outputs)
+    return outputs
+
+
+def _values(primitive: Primitive, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arrays that a primitive is applied to."""
+    observe(inputs)
+    values = arrays_of(inputs)
+    if not (primitive.name in _FOR_LAZY or isinstance(primitive.forward, np.ufunc)) and lazy_adapter(values):
+        raise ArgumentError(
+            f"{primitive.name} does not work on Variables of Dask arrays, as calls of BroadcastFunctions, element-wise "
+            "operations, sums, means and matrix products do. Write it by these; or outside of the graph by dask.array, "
+            "if no derivative goes through it"
+        )
+    return values
+
+
+def _computed(primitive: Primitive, values: tuple[Any, ...], static: dict[str, Any], made: Callable[..., Any]) -> Any:
+    """What a primitive gives for arrays, `made` into an array or several."""
+    try:
+        if STATE.recorder is None:
+            return made(primitive.forward(*values, **static))
+        return performed(_forward(primitive.forward, made), *values, **static)
+    except ShapeError as error:
+        raise ShapeError(f"{primitive.name}: {error}") from None
+    except DualbcastError:
+        raise
+    except (IndexError, ValueError, TypeError) as error:
+        shapes = [f"{value.dtype}{list(value.shape)}" for value in values if hasattr(value, "shape")]
+        subject = f"{primitive.name} of {', '.join(shapes)}" if shapes else primitive.name
+        # NumPy's AxisError is both an IndexError and a ValueError.
+        own = next(own for numpys, own in _ERRORS.items() if isinstance(error, numpys))
+        raise own(f"{subject}: {error}") from None
+
+
+def _as_arrays(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(map(as_array, values))
+
+
 @cache
-def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays that gives an array, also where NumPy's gives a number."""
+def _forward(function: Callable[..., Any], made: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays that gives an array, also where NumPy's gives a number; or several arrays."""
 
     @wraps(function)
     def forward(*values: Any, **static: Any) -> Any:
-        return as_array(function(*values, **static))
+        return made(function(*values, **static))
 
     return forward
 
@@ -91,9 +125,11 @@ def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]
             output.node, output.index = node, index
 
 
-def output_of(node: Node) -> Variable:
-    """The output of a node that saves it."""
-    return Variable._of(node.saved[0], True, node)
+def output_of(node: Node, index: int = 0) -> Variable:
+    """An output of a node that saves it."""
+    output = Variable._of(node.saved[index], True, node)
+    output.index = index
+    return output
 
 
 def tracked_positions(inputs: Sequence[Any]) -> tuple[int, ...]:

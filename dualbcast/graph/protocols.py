@@ -13,8 +13,10 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph.array_functions import assembly, averages, order, sequences
 from dualbcast.graph.arrays import map_leaves
 from dualbcast.graph.elementwise import apply, astype, clip, where
+from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.recording import read_by_python
 from dualbcast.graph.variable import Variable, registered
@@ -32,8 +34,8 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
     if method == "reduce" and ufunc in _REDUCE:
         axis = options.pop("axis", 0)
         return _REDUCE[ufunc](inputs[0], axis=axis, **_checked(name, options, {"keepdims"}))
-    if method == "accumulate" and ufunc is np.add:
-        return reductions.cumsum(inputs[0], axis=options.pop("axis", 0))
+    if method == "accumulate" and ufunc in _ACCUMULATE:
+        return _ACCUMULATE[ufunc](inputs[0], axis=options.pop("axis", 0))
     if method != "__call__":
         raise ArgumentError(f"np.{name}.{method} does not work on Variables")
     dtype = options.pop("dtype", None)
@@ -60,9 +62,10 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.maximum: reductions.max,
     np.minimum: reductions.min,
 }
+_ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: reductions.cumsum, np.multiply: sequences.cumprod}
 _SPECIAL: dict[Any, Callable[..., Any]] = {
-    np.matmul: linalg.matmul,
-    np.vecdot: linalg.vecdot,
+    np.matmul: products.matmul,
+    np.vecdot: products.vecdot,
     np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
     np.modf: lambda x: (apply("subtract", x, apply("trunc", x)), apply("trunc", x)),
     np.positive: constant,
@@ -161,17 +164,25 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
     if offset:
         raise ArgumentError("np.diagonal and np.trace of a Variable take no offset=; slice it first")
-    return linalg.diagonal(a, axis1, axis2)
+    return products.diagonal(a, axis1, axis2)
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     # Most of NumPy's functions take the same arguments as those of the graph, except for the name of the first one.
     **{
         getattr(np, name): function
-        for module in (indexing, linalg, reductions, shapes)
+        for module in (indexing, products, reductions, shapes, assembly, averages, order, sequences)
         for name, function in vars(module).items()
         if getattr(function, "__module__", "") == module.__name__ and hasattr(np, name)
     },
+    **{getattr(np.linalg, name): function for name, function in vars(linalg).items() if callable(function)},
+    **{
+        getattr(np.linalg, name): function
+        for name, function in {**vars(products), **vars(shapes), **vars(assembly)}.items()
+        if name in ("cross", "matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
+    },
+    np.linalg.diagonal: lambda x, /, *, offset=0: _diagonal(x, offset, -2, -1),
+    np.linalg.trace: lambda x, /, *, offset=0: shapes.sum(_diagonal(x, offset, -2, -1), axis=-1),
     np.amax: reductions.max,
     np.amin: reductions.min,
     np.reshape: _reshape,
@@ -186,7 +197,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip,
     np.fix: functools.partial(apply, "trunc"),
     np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
-    np.einsum: lambda *operands, optimize=None: linalg.einsum(*operands),  # noqa: ARG005
+    np.einsum: lambda *operands, optimize=None: products.einsum(*operands),  # noqa: ARG005
     np.trace: lambda a, offset=0, axis1=0, axis2=1: shapes.sum(_diagonal(a, offset, axis1, axis2), axis=-1),
     np.diagonal: _diagonal,
 }

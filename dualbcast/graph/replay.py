@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.graph.fused_region import parts_of, value_and_jacobian_of
-from dualbcast.graph.linalg import MATMUL
+from dualbcast.graph.linalg.products import MATMUL
 from dualbcast.graph.recording import Entry, Recorder, Slot
 from dualbcast.graph.shapes import SUM, is_for_kernels, spread
 from dualbcast.program.element import Element

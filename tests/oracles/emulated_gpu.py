@@ -129,7 +129,7 @@ def _replace_functions(path: str, driver: ctypes.CDLL) -> None:
 
 def _let_numpy_do() -> None:
     cupy = importlib.import_module("cupy")
-    linalg = importlib.import_module("dualbcast.graph.linalg")
+    linalg = importlib.import_module("dualbcast.graph.linalg.products")
 
     def host(value: Any) -> Any:
         if isinstance(value, tuple | list):

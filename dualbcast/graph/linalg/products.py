@@ -1,4 +1,4 @@
-"""Products of matrices and tensors: matmul, tensordot, einsum, diagonals and traces.
+"""Products of matrices and tensors: matmul, multi_dot, tensordot, einsum, diagonals and traces.
 
 Comes in: Variables or arrays. Goes out: Variables, the elements of which are sums of products.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from dualbcast.errors import ArgumentError, ShapeError
@@ -58,6 +59,41 @@ def matmul(a: Any, b: Any) -> Variable:
     if b.ndim == 1:
         product = shapes.squeeze(product, -1)
     return shapes.squeeze(product, -1 if b.ndim == 1 else -2) if a.ndim == 1 else product
+
+
+def multi_dot(arrays: Sequence[Any]) -> Variable:
+    """The product of two or more matrices, in the cheapest order; the first may be a row, and the last a column:
+    `numpy.linalg.multi_dot`."""
+    factors = [constant(each) for each in arrays]
+    if len(factors) < 2:
+        raise ArgumentError("multi_dot needs two arrays at least")
+    if any(
+        each.ndim not in (1, 2) or (each.ndim == 1 and 0 < at < len(factors) - 1) for at, each in enumerate(factors)
+    ):
+        raise ShapeError(f"multi_dot is of matrices: the shapes are {[each.shape for each in factors]}")
+    ends = [factors[0].shape[0] if factors[0].ndim == 2 else 1, *[each.shape[-1] for each in factors]]
+    ends[-1] = 1 if factors[-1].ndim == 1 else ends[-1]
+
+    @cache
+    def cheapest(first: int, last: int) -> tuple[int, int]:
+        """The cost of the product of these factors, and after which of them it is cut in two."""
+        return (
+            min(
+                (
+                    cheapest(first, cut)[0] + cheapest(cut + 1, last)[0] + ends[first] * ends[cut + 1] * ends[last + 1],
+                    cut,
+                )
+                for cut in range(first, last)
+            )
+            if first < last
+            else (0, first)
+        )
+
+    def product(first: int, last: int) -> Variable:
+        cut = cheapest(first, last)[1]
+        return matmul(product(first, cut), product(cut + 1, last)) if first < last else factors[first]
+
+    return product(0, len(factors) - 1)
 
 
 def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:

@@ -1,0 +1,100 @@
+"""Order: sort, median, quantile, percentile.
+
+Comes in: a Variable or array, with axes. Goes out: a Variable of its elements in ascending order, or of those at
+fractions of the way, as by NumPy. The derivative is that of the elements which stand there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.graph import shapes
+from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.elementwise import apply, astype, where
+from dualbcast.graph.indexing import take_along_axis
+from dualbcast.graph.primitives import constant, run
+from dualbcast.graph.tape import Primitive
+from dualbcast.graph.variable import Axis, Variable
+
+_ARGSORT = Primitive("sort", lambda array, axis: namespace(array).argsort(array, axis=axis, stable=True), None)
+
+
+def sort(a: Any, axis: int | None = -1) -> Variable:
+    """The elements in ascending order along an axis; without one, of the flattened array: `numpy.sort`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: np.sum(np.sort(v) * np.array([1.0, 2.0, 4.0])))(np.array([0.5, 3.0, 0.1]))
+    array([2., 4., 1.])
+    """
+    x = constant(a)
+    if axis is None:
+        x, axis = shapes.reshape(x, (-1,)), 0
+    at = shapes.axis_of(axis, x.ndim, "sort")
+    return take_along_axis(x, run(_ARGSORT, (x,), axis=at), at)
+
+
+def quantile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Variable:
+    """The elements at fractions of the way in ascending order: `numpy.quantile`.
+
+    Parameters
+    ----------
+    a : Variable or array
+    q : number or array of numbers from 0 to 1
+        They carry no derivative.
+    axis : int or tuple of int, optional
+    method : str
+        How a fraction becomes a position; the names are NumPy's.
+    keepdims : bool
+        Keep the axes, with length 1.
+
+    Returns
+    -------
+    Variable
+        Its first axes are those of `q`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: np.quantile(v, 0.75))(np.array([3.0, 0.0, 1.0])).round(3)
+    array([0.5, 0. , 0.5])
+    """
+    x = constant(a)
+    x = x if is_float(x.dtype) else astype(x, np.float64)
+    axes = shapes.axes_of(axis, x.ndim, "quantile")
+    count = shapes.size_of(x.shape, axes)
+    if count == 0:
+        raise ShapeError(f"there are no quantiles of no elements; the array has shape {x.shape}")
+    try:
+        # The quantiles of the positions are the positions of the quantiles.
+        at = np.quantile(np.arange(float(count)), np.asarray(q, dtype=np.float64), method=method)  # type: ignore[call-overload]
+    except ValueError as error:
+        raise ArgumentError(f"quantile: {error}") from None
+    last = tuple(range(x.ndim - len(axes), x.ndim))
+    rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
+    ordered = sort(shapes.reshape(shapes.moveaxis(x, axes, last), (*rest, count)))
+    below = np.floor(at).astype(int)
+    share = (at - below).astype(x.dtype)
+    lower, upper = ordered[..., below], ordered[..., np.ceil(at).astype(int)]
+    # Both may be infinite, and then their difference is no number.
+    result = where(share == 0, lower, lower + (upper - lower) * share)
+    greatest = shapes.reshape(ordered[..., -1], (*rest, *[1] * at.ndim))
+    result = where(apply("isnan", greatest), greatest, result)
+    result = shapes.moveaxis(result, tuple(range(len(rest), result.ndim)), tuple(range(at.ndim)))
+    return shapes.reshape(result, (*at.shape, *shapes.keepdims_shape(x.shape, axes))) if keepdims else result
+
+
+def percentile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Variable:
+    """As `quantile`, with percents in the place of fractions: `numpy.percentile`."""
+    return quantile(a, np.true_divide(q, 100), axis, method=method, keepdims=keepdims)
+
+
+def median(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Variable:
+    """The element in the middle, or the mean of the two there: `numpy.median`; see `quantile`."""
+    return quantile(a, 0.5, axis, keepdims=keepdims)

@@ -1,0 +1,124 @@
+"""Least squares: pinv and lstsq.
+
+Comes in: Variables or arrays of matrices, and of what they are to give. Goes out: Variables of solutions, as by
+`numpy.linalg`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.errors import ShapeError
+from dualbcast.graph import shapes
+from dualbcast.graph.arrays import namespace
+from dualbcast.graph.linalg.decompositions import svd
+from dualbcast.graph.primitives import constant, output_of, run
+from dualbcast.graph.recording import read_by_python
+from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
+from dualbcast.graph.variable import Variable
+
+
+def _pullback_of_pinv(node: Node, g: Variable) -> Variable:
+    a, p = node.inputs[0], output_of(node)
+    pt, gt = p.mT, g.mT
+    outside = gt @ p @ pt
+    inside = pt @ p @ gt
+    return outside - a @ (p @ outside) + inside - (inside @ p) @ a - pt @ g @ pt  # type: ignore[no-any-return]
+
+
+_PINV = unary(
+    "pinv",
+    lambda array, rcond: namespace(array).linalg.pinv(array, **({} if rcond is None else {"rcond": rcond})),
+    _pullback_of_pinv,
+    saves_outputs=True,
+)
+
+
+def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Variable:
+    """The Moore-Penrose inverses of matrices: `numpy.linalg.pinv`.
+
+    Parameters
+    ----------
+    a : Variable or array
+        Of shape (..., m, n).
+    rcond, rtol : float, optional
+        Smaller singular values, relative to the largest, count as zero.
+
+    Notes
+    -----
+    The derivative is that among matrices of the same rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973).
+    """
+    return run(_PINV, (constant(a),), rcond=rcond if rtol is None else rtol)
+
+
+class LstsqResult(NamedTuple):
+    """A solution by least squares, with the sums of squared residuals, the rank, and the singular values."""
+
+    x: Variable
+    residuals: Variable
+    rank: Any
+    s: Variable
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
+    return namespace(a, b).linalg.lstsq(a, b, rcond)[0]
+
+
+def _pullback_of_lstsq(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
+    (a, b), c, x = node.inputs, cotangents[0], output_of(node)
+    p = pinv(a, _cutoff(a, node.static["rcond"]))
+    y = p.mT @ c
+    if not wanted[0]:
+        return None, y
+    return (b - a @ x) @ (p @ y).mT + (p.mT @ x) @ (c - a.mT @ y).mT - y @ x.mT, y
+
+
+def _cutoff(a: Variable, rcond: float | None) -> float:
+    return float(np.finfo(a.dtype).eps) * max(a.shape) if rcond is None else rcond
+
+
+_LSTSQ = Primitive("lstsq", _lstsq, _pullback_of_lstsq, saves_outputs=True)
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
+    """The shortest x with the least sum of squares of b - a @ x: `numpy.linalg.lstsq`.
+
+    Parameters
+    ----------
+    a : Variable or array
+        Of shape (m, n).
+    b : Variable or array
+        Of shape (m,) or (m, k).
+    rcond : float, optional
+        Smaller singular values, relative to the largest, count as zero.
+
+    Returns
+    -------
+    x, residuals, rank, s
+        A tuple, as NumPy's: the solution; the sums of squares, empty unless `a` has more rows than columns, and full
+        rank; the rank, an integer; the singular values of `a`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> a, b = np.array([[1.0], [1.0], [2.0]]), np.array([1.0, 2.0, 3.0])
+    >>> graph.grad(lambda b: np.linalg.lstsq(a, b)[1][0])(b).round(12)
+    array([-1.,  1.,  0.])
+    """
+    a, b = constant(a), constant(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ShapeError(f"lstsq is of a matrix and of one or two dimensions; the shapes are {a.shape} and {b.shape}")
+    columns = shapes.expand_dims(b, 1) if b.ndim == 1 else b
+    x = run(_LSTSQ, (a, columns), rcond=rcond)
+    s = svd(a, full_matrices=False, compute_uv=False)
+    read_by_python("the rank that lstsq gives")
+    cutoff = _cutoff(a, rcond) * s.array[:1]
+    rank = np.int32((s.array > cutoff).sum())
+    difference = columns - a @ x
+    residuals = shapes.sum(difference * difference, axis=0)
+    if a.shape[0] <= a.shape[1] or rank != a.shape[1]:
+        residuals = residuals[:0]
+    return LstsqResult(shapes.squeeze(x, 1) if b.ndim == 1 else x, residuals, rank, s)

@@ -1,0 +1,265 @@
+"""Functions of NumPy's that are compositions: as for all operations, and against JAX; ties, NaN, empty arrays, options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from operation_cases import (
+    Case,
+    check_against_jax,
+    check_float32,
+    check_gradient,
+    check_jvp,
+    check_second_derivatives,
+    check_value,
+)
+
+from dualbcast import ArgumentError, ShapeError, graph
+
+GRID = np.array([[0.0, 3.0, 1.0], [1.0, 1.0, 2.0]])
+KNOTS = np.array([-1.5, -0.4, 0.1, 0.9, 1.6])
+QUERIES = np.array([-2.0, -1.0, 0.05, 0.3, 1.2, 1.55, 2.0])
+WITH_NAN = np.array([[1.0, np.nan, 2.0], [0.5, 1.5, np.nan]])
+
+SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
+    ("pad", lambda x: np.pad(x, 2), ((2, 3),)),
+    ("pad with values", lambda x: np.pad(x, ((1, 0), (2, 3)), constant_values=((1, 2), (3, 4))), ((2, 3),)),
+    ("pad with edges", lambda x: np.pad(x, (1, 2), mode="edge"), ((2, 3),)),
+    ("pad by reflection", lambda x: np.pad(x, ((0, 4), (5, 1)), mode="reflect"), ((2, 3),)),
+    ("pad symmetrically", lambda x: np.pad(x, 3, mode="symmetric"), ((2, 3),)),
+    ("pad by wrapping", lambda x: np.pad(x, ((3, 1), (0, 0)), mode="wrap"), ((2, 3),)),
+    ("tril", lambda x: np.tril(x), ((2, 3, 3),)),
+    ("tril above", lambda x: np.tril(x, 1), ((3, 4),)),
+    ("triu", lambda x: np.triu(x, k=-1), ((4, 3),)),
+    ("select", lambda x: np.select([x > 0.5, x > 0], [x * x, -x], 2.0), ((3, 4),)),
+    ("cross", lambda a, b: np.cross(a, b), ((2, 3), (2, 3))),
+    ("cross along other axes", lambda a, b: np.cross(a, b, axisa=0, axisb=1, axisc=0), ((3, 2), (2, 3))),
+    ("cross with one axis", lambda a, b: np.cross(a, b, axis=0), ((3, 2), (3, 1))),
+    ("kron", lambda a, b: np.kron(a, b), ((2, 3), (3, 2))),
+    ("kron of other dimensions", lambda a, b: np.kron(a, b), ((2,), (2, 1, 3))),
+    ("average", lambda x: np.average(x), ((2, 3),)),
+    ("weighted average", lambda x, w: np.average(x, weights=w * w + 1), ((2, 3), (2, 3))),
+    ("weights along an axis", lambda x, w: np.average(x, axis=1, weights=w * w + 1), ((2, 3, 2), (3,))),
+    ("sum of weights", lambda x, w: np.average(x, 0, w * w + 1, returned=True)[1] * x[0], ((3, 2), (3,))),
+    ("nansum", lambda x: np.nansum(x + WITH_NAN, axis=0), ((2, 3),)),
+    ("nanmean", lambda x: np.nanmean(x + WITH_NAN, axis=1, keepdims=True), ((2, 3),)),
+    ("nanmean of all", lambda x: np.nanmean(x + WITH_NAN), ((2, 3),)),
+    ("sort", lambda x: np.sort(x), ((3, 4),)),
+    ("sort along the first axis", lambda x: np.sort(x, axis=0), ((4, 2, 2),)),
+    ("sort of all", lambda x: np.sort(x, axis=None), ((2, 3),)),
+    ("median", lambda x: np.median(x), ((5,),)),
+    ("median of an even number", lambda x: np.median(x, axis=1), ((2, 4, 2),)),
+    ("median over axes", lambda x: np.median(x, axis=(0, 2), keepdims=True), ((2, 3, 2),)),
+    ("quantile", lambda x: np.quantile(x, 0.3), ((7,),)),
+    ("quantiles", lambda x: np.quantile(x, np.array([0.0, 0.25, 0.6, 1.0]), axis=1), ((2, 5, 2),)),
+    ("quantile with keepdims", lambda x: np.quantile(x, 0.7, axis=0, keepdims=True), ((3, 2),)),
+    ("quantiles with keepdims", lambda x: np.quantile(x, np.array([0.2, 0.7]), axis=0, keepdims=True), ((3, 2),)),
+    ("lower quantile", lambda x: np.quantile(x, 0.3, method="lower"), ((6,),)),
+    ("percentile", lambda x: np.percentile(x, np.array([10.0, 90.0])), ((2, 4),)),
+    ("diff", lambda x: np.diff(x), ((2, 4),)),
+    ("second differences", lambda x: np.diff(x, n=2, axis=0), ((5, 2),)),
+    ("diff with ends", lambda x, y: np.diff(x, prepend=0.5, append=y), ((2, 3), (2, 2))),
+    ("cumprod", lambda x: np.cumprod(x, axis=1), ((2, 7),)),
+    ("cumprod of all", lambda x: np.cumprod(x), ((2, 3),)),
+    ("cumprod with zeros", lambda x: np.cumprod(x), ([2.0, 0.0, 3.0, 0.0, -1.0],)),
+    ("trapezoid", lambda y: np.trapezoid(y), ((2, 5),)),
+    ("trapezoid with steps", lambda y: np.trapezoid(y, dx=0.3, axis=0), ((4, 2),)),
+    ("trapezoid between points", lambda y, x: np.trapezoid(y, x), ((2, 4), (4,))),
+    ("trapezoid between rows", lambda y, x: np.trapezoid(y, x, axis=0), ((4, 2), (4, 2))),
+    ("convolve", lambda a, v: np.convolve(a, v), ((5,), (3,))),
+    ("convolve, the same length", lambda a, v: np.convolve(a, v, mode="same"), ((4,), (7,))),
+    ("convolve where all overlap", lambda a, v: np.convolve(a, v, "valid"), ((3,), (6,))),
+    ("correlate", lambda a, v: np.correlate(a, v), ((6,), (3,))),
+    ("correlate in full", lambda a, v: np.correlate(a, v, "full"), ((2,), (5,))),
+    ("correlate, the same length", lambda a, v: np.correlate(a, v, mode="same"), ((7,), (4,))),
+    ("interp", lambda x, fp: np.interp(x, KNOTS, fp), (list(QUERIES), (5,))),
+    ("interp in all", lambda x, d, fp: np.interp(x, np.cumsum(d * d + 0.5) - 2, fp), ((2, 4), (4,), (4,))),
+    ("interp with ends", lambda x: np.interp(x, KNOTS, KNOTS**2, left=-1.0, right=7.0), ((9,),)),
+    ("interp with a period", lambda x, fp: np.interp(x * 5, KNOTS, fp, period=4.0), ((9,), (5,))),
+    ("interp between two points", lambda x, fp: np.interp(x, np.array([-1.0, 1.0]), fp), ((5,), (2,))),
+    ("polyval", lambda p, x: np.polyval(p, x), ((4,), (2, 3))),
+    ("sinc", lambda x: np.sinc(x), ((2, 3),)),
+]  # fmt: skip
+# JAX gives them by another definition, or not.
+NOT_IN_JAX = [
+    ("a matrix of quantiles", lambda x: np.quantile(x, np.array([[0.0, 0.25], [0.6, 1.0]]), axis=1), ((2, 5, 2),)),
+    ("polyval of a list", lambda x: np.polyval([1.0, -2.0, 0.5], x), ((3,),)),
+    ("pad by axis", lambda x: np.pad(x, {-1: (1, 2)}), ((2, 3),)),
+    (
+        "weights along axes",
+        lambda x, w: np.average(x, axis=(2, 0), weights=w * w + 1, keepdims=True),
+        ((2, 3, 4), (4, 2)),
+    ),
+    ("median of a Weibull", lambda x: np.quantile(x, 0.3, method="weibull"), ((6,),)),
+    ("averaged quantile", lambda x: np.quantile(x, 0.5, method="averaged_inverted_cdf", axis=1), ((2, 6),)),
+    ("nearest quantile", lambda x: np.quantile(x, 0.3, method="nearest"), ((6,),)),
+    ("midpoint", lambda x: np.quantile(x, 0.3, method="midpoint"), ((6,),)),
+    ("correlate with a longer sequence", lambda a, v: np.correlate(a, v, mode="same"), ((4,), (7,))),
+    ("correlate with a longer sequence of odd length", lambda a, v: np.correlate(a, v, mode="same"), ((3,), (8,))),
+    ("correlate a shorter one where all overlap", lambda a, v: np.correlate(a, v, mode="valid"), ((3,), (8,))),
+    ("multiply.accumulate", lambda x: np.multiply.accumulate(x, axis=1), ((2, 3),)),
+]
+CASES = [Case(name, function, function, shapes) for name, function, shapes in SAME]
+EACH = pytest.mark.parametrize(
+    "case",
+    CASES + [Case(name, function, function, shapes) for name, function, shapes in NOT_IN_JAX],
+    ids=lambda case: case.name,
+)
+
+
+@EACH
+def test_value_is_that_of_numpy(case: Case) -> None:
+    check_value(case)
+
+
+@EACH
+def test_gradient_is_that_of_differences(case: Case) -> None:
+    check_gradient(case)
+
+
+@EACH
+def test_second_derivatives_are_those_of_differences(case: Case) -> None:
+    check_second_derivatives(case)
+
+
+@EACH
+def test_jvp_is_that_of_differences(case: Case) -> None:
+    check_jvp(case)
+
+
+@EACH
+def test_float32_stays_float32(case: Case) -> None:
+    others = "polyval of a list", "interp between two points", "diff with ends"
+    if {"WITH_NAN", "KNOTS"} & {*case.function.__code__.co_names} or case.name in others:
+        pytest.skip("takes part in float64")
+    check_float32(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_all_is_that_of_jax(case: Case) -> None:
+    pytest.importorskip("jax")
+    check_against_jax(case)
+
+
+def test_equal_elements_are_sorted_in_their_order() -> None:
+    weights = np.array([1.0, 2.0, 4.0, 8.0])
+    x = np.array([1.0, 0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(graph.grad(lambda x: np.sum(np.sort(x) * weights))(x), [2.0, 1.0, 4.0, 8.0])
+
+
+def test_nan_and_infinity_in_order_statistics() -> None:
+    x = np.array([[1.0, np.nan, 0.0], [np.inf, 2.0, np.inf], [3.0, -np.inf, np.inf]])
+    for function in (np.sort, lambda x: np.median(x, axis=1), lambda x: np.quantile(x[:1], [0.0, 0.5, 1.0], axis=1)):
+        np.testing.assert_array_equal(function(graph.Variable(x)).value, function(x))
+    ends = np.quantile(graph.Variable(x), [0.0, 0.5, 1.0], axis=1).value  # NumPy's own are NaN beside infinities
+    np.testing.assert_array_equal(ends.T, [[np.nan] * 3, [2.0, np.inf, np.inf], [-np.inf, 3.0, np.inf]])
+    np.testing.assert_array_equal(graph.grad(lambda x: np.sum(np.median(x, axis=1)[1:]))(x)[1:].sum(1), [1.0, 1.0])
+
+
+def test_elements_that_are_not_numbers_have_no_part() -> None:
+    found = graph.grad(lambda x: np.nansum(x) + np.nanmean(x, axis=1)[0])(WITH_NAN)
+    np.testing.assert_array_equal(found, [[1.5, 0.0, 1.5], [1.0, 1.0, 0.0]])
+
+
+def test_triangles_of_infinite_elements_have_zeros() -> None:
+    x = np.full((2, 2), np.inf)
+    np.testing.assert_array_equal(np.tril(graph.Variable(x)).value, np.tril(x))
+    np.testing.assert_array_equal(graph.grad(lambda x: np.sum(np.triu(x)))(x), [[1.0, 1.0], [0.0, 1.0]])
+
+
+def test_interp_at_its_points_and_jumps() -> None:
+    xp, fp = np.array([0.0, 1.0, 1.0, 2.0, 2.0]), np.array([0.0, 1.0, 5.0, 6.0, 9.0])
+    x = np.array([-1.0, 0.0, 1.0, 1.5, 2.0, 3.0])
+    np.testing.assert_array_equal(np.interp(graph.Variable(x), xp, fp).value, np.interp(x, xp, fp))
+    slope = graph.grad(lambda x: np.sum(np.interp(x, xp[:4], fp[:4])))(x[:4])
+    np.testing.assert_array_equal(slope, [0.0, 1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(np.interp(graph.Variable(x), [1.0], [7.0], 6.0, 8.0).value, [6, 6, 7, 8, 8, 8])
+
+
+EMPTY = [
+    (lambda x: np.sort(x), (0,)),
+    (lambda x: np.sort(x, axis=0), (3, 0)),
+    (lambda x: np.median(x, axis=1), (0, 3)),
+    (lambda x: np.diff(x), (0, 3)),
+    (lambda x: np.diff(x), (2, 1)),
+    (lambda x: np.cumprod(x), (0,)),
+    (lambda x: np.trapezoid(x), (2, 1)),
+    (lambda x: np.pad(x, 1), (0,)),
+    (lambda x: np.tril(x), (0, 3)),
+    (lambda x: np.kron(x, np.ones((2, 2))), (0, 3)),
+    (lambda x: np.cross(x, np.ones(3)), (0, 3)),
+    (lambda x: np.interp(x, KNOTS, KNOTS), (0,)),
+    (lambda x: np.polyval(np.ones(3), x), (0,)),
+    (lambda x: np.sinc(x), (0,)),
+    (lambda x: np.nansum(x, axis=1), (2, 0)),
+]
+
+
+@pytest.mark.parametrize(("function", "shape"), EMPTY)
+def test_empty_arrays(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    expected = function(x)
+    found = function(graph.Variable(x))
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(found.value, expected)
+    assert graph.grad(lambda x: np.sum(function(x)))(x).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: np.pad(x, 1, mode="linear_ramp"), ArgumentError, "modes constant, edge"),
+        (lambda x: np.pad(x, 1, mode="reflect", reflect_type="odd"), ArgumentError, "reflect_type"),
+        (lambda x: np.quantile(x, 1.5), ArgumentError, "range"),
+        (lambda x: np.quantile(x, 0.5, method="best"), ArgumentError, "best"),
+        (lambda x: np.quantile(x, graph.Variable(0.5)), ArgumentError, "lose its derivative"),
+        (lambda x: np.quantile(x[:0], 0.5), ShapeError, "no elements"),
+        (lambda x: np.quantile(x, 0.5, weights=x), ArgumentError, "weights"),
+        (lambda x: np.average(x, weights=x[0]), ShapeError, "weights of shape"),
+        (lambda x: np.cross(x[:, :2], x), ShapeError, "three components"),
+        (lambda x: np.convolve(x, x), ShapeError, "sequences"),
+        (lambda x: np.convolve(x[0], x[0, :0]), ShapeError, "not empty"),
+        (lambda x: np.convolve(x[0], x[0], "most"), ArgumentError, "modes full, same, valid"),
+        (lambda x: np.interp(x, KNOTS, KNOTS[1:]), ShapeError, "one length"),
+        (lambda x: np.diff(x, -1), ArgumentError, "negative"),
+        (lambda x: np.tril(x[0]), ShapeError, "of matrices"),
+        (lambda x: np.select([x > 0], []), ArgumentError, "1 conditions and 0 choices"),
+    ],
+)
+def test_errors(call: Callable[..., Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        call(graph.Variable(GRID))
+
+
+def test_integers_are_as_by_numpy() -> None:
+    whole = np.array([[3, 1, 2], [0, 4, 4]])
+    for function in (np.sort, np.median, np.diff, np.cumprod, np.average, np.sinc, np.trapezoid, np.tril, np.nanmean):
+        expected, found = function(whole), function(graph.Variable(whole))
+        assert found.dtype == expected.dtype, function
+        np.testing.assert_allclose(found.value, expected, rtol=1e-13, atol=1e-15)
+
+
+def test_compiled_functions_are_replayed() -> None:
+    def loss(x: Any, fp: Any) -> Any:
+        y = np.interp(x, KNOTS, fp)
+        z = np.pad(np.sort(y), 2, mode="reflect")
+        return (
+            np.median(x)
+            + np.sum(np.cumprod(z))
+            + np.trapezoid(np.convolve(z, fp))
+            + np.nanmean(np.diff(z) ** 2)
+            + np.average(x, weights=y * y)
+            + np.sum(np.select([x > 0.2], [x * x], -x))
+        )
+
+    plain = graph.value_and_grad(loss, (0, 1))
+    compiled = graph.compile(plain)
+    random = np.random.default_rng(3)
+    for _ in range(5):
+        args = random.normal(size=6), random.normal(size=5)
+        for one, other in zip(compiled(*args)[1], plain(*args)[1], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert "replayed, 3 times" in compiled.explain()
