@@ -10,6 +10,7 @@ Each file imports only files of lines further up in this list:
     recording                               what is computed is noted, to be replayed
     frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
+    batched                                 a Variable inside vmap
     primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait, and become one function
     checkpoint_policy                       whether such a function's Jacobian is kept
@@ -30,16 +31,18 @@ Each file imports only files of lines further up in this list:
     linalg/least_squares                    pinv, lstsq
     linalg/norms                            norm
     linalg                                  the public names of numpy.linalg
+    batching                                how operations go over a batch, inside vmap
     protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
     transform  explain                      grad, vjp, jvp; a table of kernels
-    jacobians                               jacobian, hessian, hvp
+    jacobians  vmap                         jacobian, hessian, hvp; functions of batches
     captures  replay                        what a function can see; a recording as straight-line code
     compilation                             steps that are recorded once and replayed
 """
 
 from inspect import ismodule as _ismodule
 
+from dualbcast.graph import batching as _batching  # noqa: F401 (it enters its functions into a table)
 from dualbcast.graph import linalg as linalg
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph import whole_arrays as _whole_arrays  # noqa: F401 (it enters an operation into the table)
@@ -125,6 +128,7 @@ from dualbcast.graph.transform import jvp as jvp
 from dualbcast.graph.transform import value_and_grad as value_and_grad
 from dualbcast.graph.transform import vjp as vjp
 from dualbcast.graph.variable import Variable as Variable
+from dualbcast.graph.vmap import vmap as vmap
 
 concatenate = concat
 detach = stop_gradient

@@ -13,16 +13,18 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from dualbcast.errors import DualbcastError
+from dualbcast.errors import ArgumentError, DualbcastError
 from dualbcast.foreign_objects import is_plain, refused_result
 from dualbcast.graph.arrays import as_array, is_array, leaves, map_leaves, rebuild
+from dualbcast.graph.batched import batched, is_at, level_of
 from dualbcast.graph.elementwise import apply, astype
 from dualbcast.graph.frozen import Frozen, freeze
 from dualbcast.graph.fused_region import REGION, reopen, settle
 from dualbcast.graph.indexing import GETITEM, is_injective, scatter_parts
 from dualbcast.graph.lazy import Limits
-from dualbcast.graph.primitives import alias, record, tracked_positions
+from dualbcast.graph.primitives import alias, record, tracked_positions, zeros
 from dualbcast.graph.recording import changed
+from dualbcast.graph.shapes import broadcast_to, stack
 from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, next_serial, observe, setting
 from dualbcast.graph.variable import Variable
 
@@ -42,6 +44,10 @@ def backward(
     The heads are emptied, so that arrays which only they hold are freed on the way. With `record` the pass is recorded,
     to be differentiated again. With `stop` it does not go on from a target to other targets.
     """
+    if STATE.batches:
+        level = level_of([*targets, *[each for head in heads for each in head]])
+        if level:
+            return _of_batches(heads, targets, record, stop, level)
     # Variables that wait have no nodes yet.
     settle([*targets, *[output for output, _ in heads]])
     order = _order([output for output, _ in heads], targets, stop)
@@ -63,6 +69,40 @@ def backward(
         for key in wanted & parts.keys() if parts else ():
             _add_parts(cotangents, parts, key)
     return [cotangents.get(key_of(target)) for target in targets]
+
+
+def _of_batches(
+    heads: list[tuple[Variable, Variable]], targets: Sequence[Variable], record: bool, stop: bool, level: int
+) -> list[Variable | None]:
+    """The same inside `vmap`, where some of the Variables are batched."""
+    given = list(zip(*heads, strict=True)) if heads else [(), ()]
+    heads.clear()
+    outputs, seeds = given
+    if all(is_at(target, level) for target in targets):
+        # No other output depends on them.
+        inner = []
+        for output, seed in zip(outputs, seeds, strict=True):
+            if is_at(output, level):
+                whole = (output.inner.shape[0], *seed.shape)
+                inner.append((output.inner, seed.inner if is_at(seed, level) else broadcast_to(seed, whole)))
+        found = backward(inner, [target.inner for target in targets], record, stop)  # type: ignore[attr-defined]
+        return [None if each is None else batched(each, level) for each in found]
+    if any(is_at(each, level) for each in (*outputs, *targets)):
+        raise ArgumentError(
+            "inside vmap a derivative is taken in arguments: pass a transformation the function, and to that the "
+            "Variable to differentiate in"
+        )
+    # The cotangents alone are batched.
+    size = next(seed.inner.shape[0] for seed in seeds if is_at(seed, level))
+    passes = []
+    for index in range(size):
+        own = [seed.inner[index] if is_at(seed, level) else seed for seed in seeds]
+        passes.append(backward(list(zip(outputs, own, strict=True)), targets, record, stop))
+    columns = zip(*passes, strict=True)
+    return [
+        batched(stack([zeros(target) if each is None else each for each in column]), level)
+        for target, column in zip(targets, columns, strict=True)
+    ]
 
 
 def key_of(variable: Variable) -> _Key:
@@ -209,7 +249,7 @@ def checkpoint(function: Function) -> Function:
 
     @functools.wraps(function)
     def checkpointed(*args: Any, **named: Any) -> Any:
-        if not STATE.is_recording:
+        if not STATE.is_recording or STATE.batches:
             return function(*args, **named)
         given = leaves((args, named))
         positions = tracked_positions(given)

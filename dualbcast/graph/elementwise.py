@@ -17,6 +17,7 @@ from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
 from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.batched import level_of
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
@@ -93,6 +94,8 @@ def _fixed_power(exponent: float) -> BroadcastFunction:
 @registered
 def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     """Apply an element-wise operation, by its key, to Variables, arrays and numbers, which broadcast together."""
+    if STATE.batches and level_of(inputs):
+        return OPERATIONS["call_batched"](functools.partial(apply, name), inputs)
     applied = operation(name)
     if applied.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
         return _ended(applied, inputs)
@@ -149,6 +152,9 @@ def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> 
 @registered
 def call_bound(specialisation: Specialisation, values: tuple[Any, ...], name: str) -> Any:
     """Call a function of which the specialisation is known, for the values of its parameters; see `call`."""
+    if STATE.batches and level_of(values):
+        whole = [place for place, _ in specialisation.program.whole]
+        return OPERATIONS["call_batched"](lambda *each: call_bound(specialisation, each, name), values, whole)
     element, result = specialisation.element, specialisation.signature.result_dtype
     if specialisation.program.whole:
         opened: Any = OPERATIONS["open_whole"](specialisation, values)

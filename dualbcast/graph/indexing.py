@@ -16,11 +16,12 @@ import numpy as np
 from dualbcast.codegen.loops.calls import write_scatter_add
 from dualbcast.errors import ArgumentError
 from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.batched import level_of
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.recording import fresh_constant, performed, read_by_python
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
-from dualbcast.graph.variable import Variable, method, registered
+from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.cpu.loader import compiled
 
@@ -40,6 +41,8 @@ def getitem(x: Any, key: Any) -> Variable:
     array([2., 0., 1.])
     """
     x = constant(x)
+    if STATE.batches and level_of(key if isinstance(key, tuple) else (key,)):
+        return OPERATIONS["getitem_batched"](x, key)
     return run(GETITEM, (x,), key=_plain(key, x.namespace))
 
 
@@ -54,12 +57,14 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
     """The elements along an axis at indices that may differ along the other axes: `numpy.take_along_axis`."""
-    x, at = constant(x), constant(indices).array
+    x, indices = constant(x), constant(indices)
     position = axis_of(axis, x.ndim, "take_along_axis")
-    if at.ndim != x.ndim:
-        raise ArgumentError(f"take_along_axis: the indices have shape {at.shape}, and the array {x.shape}")
+    if indices.ndim != x.ndim:
+        raise ArgumentError(f"take_along_axis: the indices have shape {indices.shape}, and the array {x.shape}")
+    if STATE.batches and level_of((x, indices)):
+        return OPERATIONS["take_along_axis_batched"](x, indices, position)
     whole = np.ogrid[tuple(map(slice, x.shape))]
-    return getitem(x, (*whole[:position], at, *whole[position + 1 :]))
+    return getitem(x, (*whole[:position], indices.array, *whole[position + 1 :]))
 
 
 def scatter(values: Any, key: Any, shape: tuple[int, ...]) -> Variable:

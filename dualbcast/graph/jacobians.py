@@ -19,7 +19,7 @@ from dualbcast.graph.backward import backward, check_results, key_of, name_of
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.fused_region import REGION, Region, settle
 from dualbcast.graph.lazy import Limits
-from dualbcast.graph.primitives import arrays_of, tracked_positions, zeros
+from dualbcast.graph.primitives import arrays_of, probe, tracked_positions, zeros
 from dualbcast.graph.shapes import moveaxis, reshape, stack
 from dualbcast.graph.tape import launched
 from dualbcast.graph.transform import Level, Wrt, check_callable, check_tangents, grad, heads_of_result, named_like, vjp
@@ -182,7 +182,7 @@ def _backward(level: Level, outputs: Sequence[Variable], aliases: Sequence[Varia
 
 def _forward(level: Level, outputs: Sequence[Variable], aliases: Sequence[Variable]) -> list[_Row]:
     """The same by a pass for each element of the aliases, through the pullback, which is linear: see `jvp`."""
-    probes = [Variable(zeros(output)) for output in outputs]
+    probes = [probe(output) for output in outputs]
     with np.errstate(invalid="ignore"):
         pulled: list[Any] = backward(list(zip(outputs, probes, strict=True)), aliases, record=True)
     blocks: list[_Row] = [[] for _ in outputs]

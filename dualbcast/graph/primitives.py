@@ -16,10 +16,11 @@ from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, ShapeError
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, lazy_adapter, map_leaves, namespace
+from dualbcast.graph.batched import Batched, batched, level_of
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
-from dualbcast.graph.variable import Variable
+from dualbcast.graph.variable import OPERATIONS, Variable
 
 
 class IndexingError(ShapeError, IndexError):
@@ -48,6 +49,8 @@ _ERRORS = {
 
 def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
     """Apply a primitive: compute its output, and record a node where a derivative may be asked for."""
+    if STATE.batches and level_of(inputs):
+        return OPERATIONS["run_batched"](run, primitive, inputs, static)
     values = _values(primitive, inputs)
     array = _computed(primitive, values, static, as_array)
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
@@ -63,6 +66,8 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
 
 def run_several(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> tuple[Variable, ...]:
     """As `run`, for a primitive that gives several new arrays."""
+    if STATE.batches and level_of(inputs):
+        return OPERATIONS["run_batched"](run_several, primitive, inputs, static)  # type: ignore[return-value]
     arrays = _computed(primitive, _values(primitive, inputs), static, _as_arrays)
     is_tracked = STATE.is_recording and bool(tracked_positions(inputs))
     outputs = tuple([Variable._of(array, is_tracked and is_float(array.dtype)) for array in arrays])
@@ -153,7 +158,14 @@ def constant(value: Any) -> Variable:
 
 def zeros(like: Variable) -> Variable:
     """The cotangent of a Variable that nothing depends on."""
+    if isinstance(like, Batched):
+        return batched(zeros(like.inner), like.level)
     return Variable._of(fresh_constant(namespace(like).zeros(like.shape, dtype=like.dtype)), False)
+
+
+def probe(like: Variable) -> Variable:
+    """Zeros to differentiate in."""
+    return batched(probe(like.inner), like.level) if isinstance(like, Batched) else Variable(zeros(like))
 
 
 _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
@@ -161,6 +173,21 @@ _ALIAS = unary("alias", lambda array: array, lambda _node, cotangent: cotangent)
 
 def alias(name: str, leaf: Any) -> Variable:
     """A new Variable to differentiate in, which depends on the argument if that is a Variable, too."""
+    _require_derivative(name, leaf)
+    if STATE.batches:
+        return OPERATIONS["alias_batched"](_alias, leaf, len(STATE.batches))
+    return _alias(leaf)
+
+
+def _alias(leaf: Any) -> Variable:
+    observe((leaf,))
+    if isinstance(leaf, Variable) and leaf.tracked and STATE.is_recording:
+        return run(_ALIAS, (leaf,))
+    return Variable(leaf)
+
+
+def _require_derivative(name: str, leaf: Any) -> None:
+    """Refuse an argument to differentiate in that is no array or number of a float dtype."""
     if has_own_arithmetic(leaf) and not is_lazy(leaf):
         raise refused_argument(leaf, name)
     if not isinstance(leaf, Variable | float) and not isinstance(getattr(leaf, "dtype", None), np.dtype):
@@ -175,10 +202,6 @@ def alias(name: str, leaf: Any) -> Variable:
             f"there is no derivative in {name}: its dtype is {leaf.dtype}, and integers and bools carry none. Pass "
             ".astype('float64'); or leave it out of wrt"
         )
-    observe((leaf,))
-    if isinstance(leaf, Variable) and leaf.tracked and STATE.is_recording:
-        return run(_ALIAS, (leaf,))
-    return Variable(leaf)
 
 
 def stop_gradient(x: Any) -> Any:
@@ -192,6 +215,8 @@ def stop_gradient(x: Any) -> Any:
     """
 
     def stopped(path: str, leaf: Any) -> Any:
+        if isinstance(leaf, Batched):
+            return batched(stopped(path, leaf.inner), leaf.level)
         if isinstance(leaf, Variable):
             return Variable(leaf, tracked=False)
         if has_own_arithmetic(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):

@@ -15,6 +15,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, linalg, reductions, shapes
 from dualbcast.graph.array_functions import assembly, averages, order, sequences
 from dualbcast.graph.arrays import map_leaves
+from dualbcast.graph.batched import Batched
 from dualbcast.graph.elementwise import apply, astype, clip, where
 from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant
@@ -101,7 +102,7 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
     if function.__name__ in _WITHOUT_DERIVATIVE | _OF_FORMS:
         if function.__name__ in _WITHOUT_DERIVATIVE:
             read_by_python(name)
-        args, options = _without((args, options))
+        args, options = _without((args, options), forms=function.__name__ in _OF_FORMS)
         return function(*args, **options)
     raise ArgumentError(
         f"{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
@@ -109,9 +110,15 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
     )
 
 
-def _without(arguments: Any) -> Any:
-    """The arguments with the array of each Variable in its place."""
-    return map_leaves(lambda _, leaf: leaf.array if isinstance(leaf, Variable) else leaf, arguments)
+def _without(arguments: Any, forms: bool = False) -> Any:
+    """The arguments with the array of each Variable in its place; with `forms`, one of its shape and dtype will do."""
+
+    def array_of(_: str, leaf: Any) -> Any:
+        if forms and isinstance(leaf, Batched):
+            return leaf.namespace.empty(leaf.shape, dtype=leaf.dtype)
+        return leaf.array if isinstance(leaf, Variable) else leaf
+
+    return map_leaves(array_of, arguments)
 
 
 # Their results are integers, bools, texts, or do not depend on the values of the elements.

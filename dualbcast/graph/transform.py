@@ -19,7 +19,7 @@ from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, names
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
-from dualbcast.graph.primitives import alias, constant, stop_gradient, tracked_positions, zeros
+from dualbcast.graph.primitives import alias, constant, probe, stop_gradient, tracked_positions, zeros
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
@@ -214,11 +214,11 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     check_results(result, name_of(function))
     outputs = leaves(result)
     # The pullback is linear, so the values of these cotangents do not matter.
-    probes = {at: Variable(zeros(outputs[at])) for at in tracked_positions(outputs)}
+    probes = {at: probe(outputs[at]) for at in tracked_positions(outputs)}
     heads = [(outputs[at], probe) for at, probe in probes.items()]
     with np.errstate(invalid="ignore"):
         pulled: list[Any] = backward(heads, leaves(level.trees), record=True)
-    owned = {id(each.array) for each in given if each is not None}
+    owned = set() if level.is_inner else {id(each.array) for each in given if each is not None}
     heads = [(pulled[at], given[at]) for at in tracked_positions(pulled) if given[at] is not None]
     products = dict(zip(probes, backward(heads, list(probes.values()), record=level.record), strict=True))
     found = [products.get(at) for at in range(len(outputs))]
@@ -271,7 +271,7 @@ class Level:
 
     def gradients(self, heads: list[tuple[Variable, Variable]]) -> tuple[Any, ...]:
         """The cotangents in containers like the arguments, from outputs with their cotangents."""
-        owned = {id(cotangent.array) for _, cotangent in heads}
+        owned = set() if self.is_inner else {id(cotangent.array) for _, cotangent in heads}
         aliases = leaves(self.trees)
         pairs = zip(backward(heads, aliases, self.record), aliases, strict=True)
         results = iter([self.result(zeros(alias) if each is None else each, owned) for each, alias in pairs])

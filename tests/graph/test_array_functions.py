@@ -1,4 +1,4 @@
-"""Functions of NumPy's that are compositions: as for all operations, and against JAX; ties, NaN, empty arrays, options."""
+"""Functions of NumPy's that are compositions: as for all operations, and against JAX; ties, NaN, empty arrays."""
 
 from __future__ import annotations
 
