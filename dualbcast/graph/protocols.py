@@ -104,6 +104,11 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
             read_by_python(name)
         args, options = _without((args, options), forms=function.__name__ in _OF_FORMS)
         return function(*args, **options)
+    if name.startswith("np.fft."):
+        raise ArgumentError(
+            f"{name} does not work on Variables: the graph has no derivatives of complex numbers. Sums with cosines or "
+            "sines are matrix products: x @ np.cos(…)"
+        )
     raise ArgumentError(
         f"{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
         "v.value it works without one"
@@ -164,6 +169,21 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     return where(*(np.asarray(each) if isinstance(each, list | tuple) else each for each in (condition, x, y)))
 
 
+def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0) -> Variable:  # noqa: ARG001
+    """`np.array(lists, like=v)`: without `like`, NumPy asks each Variable in a list for its array."""
+    is_list = isinstance(object, list | tuple)
+    made: Variable = shapes.stack([_array(each) for each in object]) if is_list else constant(object)
+    made = made if dtype is None else astype(made, dtype)
+    return shapes.reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
+
+
+def _fftshift(x: Any, axes: Any = None, sign: int = 1) -> Variable:
+    shifted = constant(x)
+    for axis in shapes.axes_of(axes, shifted.ndim, "fftshift"):
+        shifted = shapes.roll(shifted, sign * (shifted.shape[axis] // 2), axis)
+    return shifted
+
+
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Variable:
     return clip(a, a_min if min is None else min, a_max if max is None else max)
 
@@ -182,7 +202,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
         for name, function in vars(module).items()
         if getattr(function, "__module__", "") == module.__name__ and hasattr(np, name)
     },
-    **{getattr(np.linalg, name): function for name, function in vars(linalg).items() if callable(function)},
+    **{getattr(np.linalg, name): getattr(linalg, name) for name in linalg.__all__},
     **{
         getattr(np.linalg, name): function
         for name, function in {**vars(products), **vars(shapes), **vars(assembly)}.items()
@@ -202,6 +222,10 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.split: lambda ary, indices_or_sections, axis=0: list(shapes.split(ary, indices_or_sections, axis)),
     np.where: _where,
     np.clip: _clip,
+    np.array: _array,
+    np.asarray: _array,
+    np.fft.fftshift: _fftshift,
+    np.fft.ifftshift: functools.partial(_fftshift, sign=-1),
     np.fix: functools.partial(apply, "trunc"),
     np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
     np.einsum: lambda *operands, optimize=None: products.einsum(*operands),  # noqa: ARG005

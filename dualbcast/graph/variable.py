@@ -274,9 +274,10 @@ class Variable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if self.tracked:
             raise ArgumentError(
-                "as an array a Variable would lose its derivative. Write v.value for the array alone, or "
-                "graph.stop_gradient(v) for a constant; to compute with it, use NumPy's functions or those of "
-                "dualbcast.graph"
+                "as an array a Variable would lose its derivative. Of several Variables, np.array([v, w]) is "
+                "np.stack([v, w]), or np.array([[v, 0], [0, w]], like=v) for nested lists. Write v.value for the array "
+                "alone, or graph.stop_gradient(v) for a constant; to compute with it, use NumPy's functions or those "
+                "of dualbcast.graph"
             )
         return np.array(on_host(self.value), dtype=dtype, copy=copy)
 

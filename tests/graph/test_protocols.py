@@ -78,6 +78,11 @@ SAME = [
     lambda x: x.reshape((3, 2)).reshape(-1).take([1, 1]),
     lambda x: x.transpose([1, 0]).dot(x),
     lambda x: x.clip(-1, 0.5).astype(np.float32),
+    lambda x: np.array([[x[0, 0], 0.0], [1.5, x[1, 1] * x[0, 0]]], like=x),
+    lambda x: np.asarray((x, X), like=x),
+    lambda x: np.array([x[0], x[1]], np.float32, ndmin=3, like=x),
+    lambda x: np.fft.fftshift(x),
+    lambda x: np.fft.ifftshift(x, axes=1),
 ]
 
 
@@ -138,7 +143,9 @@ def in_place() -> None:
         (lambda x: np.trace(x, 1), "no offset="),
         (lambda x: np.asarray(x), r"v\.value"),
         (lambda x: np.array(x), "stop_gradient"),
-        (lambda x: np.array([x[0, 0], x[0, 1]]), "lose its derivative"),
+        (lambda x: np.array([x[0, 0], x[0, 1]]), r"lose its derivative.*np.stack\(\[v, w\]\)"),
+        (lambda x: np.asarray([[x, 0.0], [0.0, x]]), r"np.array\(\[\[v, 0\], \[0, w\]\], like=v\)"),
+        (lambda x: np.fft.rfft(x), "np.fft.rfft does not work.*complex numbers"),
         (lambda x: np.einsum(x, [0, 1]), "as text first"),
         (lambda x: np.cumulative_sum(x), "needs axis="),
     ],

@@ -3,6 +3,8 @@
 Comes in: Variables or arrays with matrices in their last two axes. Goes out: Variables.
 """
 
+from inspect import ismodule as _ismodule
+
 from dualbcast.graph.linalg.decompositions import cholesky as cholesky
 from dualbcast.graph.linalg.decompositions import eigh as eigh
 from dualbcast.graph.linalg.decompositions import eigvalsh as eigvalsh
@@ -20,3 +22,10 @@ from dualbcast.graph.linalg.solving import inv as inv
 from dualbcast.graph.linalg.solving import matrix_power as matrix_power
 from dualbcast.graph.linalg.solving import slogdet as slogdet
 from dualbcast.graph.linalg.solving import solve as solve
+
+__all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not _ismodule(value))
+
+
+def __dir__() -> list[str]:
+    """The public names; without this the files of the folder would be among them."""
+    return __all__

@@ -96,8 +96,14 @@ def matrix_power(a: Any, n: int) -> Variable:
 
 
 def _cofactors(array: Any) -> Any:
-    """The derivatives of determinants, also of singular matrices: the products of all singular values but one."""
+    """The derivatives of determinants; of singular matrices the products of all singular values but one."""
     xp = namespace(array)
+    determinants = xp.linalg.det(array)
+    if bool((determinants != 0).all()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = determinants[..., None, None] * xp.swapaxes(xp.linalg.inv(array), -2, -1)
+        if bool(xp.isfinite(found).all()) or not bool(xp.isfinite(determinants).all()):
+            return found
     u, s, vh = xp.linalg.svd(array)
     one = xp.ones_like(s[..., :1])
     before = xp.cumprod(xp.concatenate([one, s[..., :-1]], axis=-1)[..., : s.shape[-1]], axis=-1)
