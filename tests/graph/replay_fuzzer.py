@@ -106,6 +106,24 @@ STEPS = [
     "v = v.astype('float64').astype(p.dtype) * y",
     "v = graph.take_along_axis(v, np.argsort(ARRAY)[None].repeat(v.shape[0], 0), 1)",
     "v = np.zeros_like(v) + v",
+    "v = np.sort(v, axis=0) * y",
+    "v = v - np.median(v, axis=1, keepdims=True)",
+    "v = np.cumprod(v, axis=1) + p",
+    "v = np.pad(v, ((1, 0), (0, 0)), mode='edge')[:-1] * y",
+    "v = np.interp(v, np.array([-1.0, 0.1, 1.0]), np.array([0.5, -0.5, 2.0])).astype(DTYPE) + v",
+    "v = np.tril(v) + np.diff(v, axis=0, prepend=v[:1])",
+    "v = np.average(v, axis=0, weights=y * y + 1.0) * v",
+    # linear algebra
+    "v = v + np.linalg.norm(v, axis=1, keepdims=True)",
+    "v = v @ np.linalg.inv(w @ w.T + np.eye(w.shape[0], dtype=DTYPE))",
+    "v = np.linalg.solve((w * w)[:1, :1] + 1, v[..., None])[..., 0] + v",
+    "v = v * np.linalg.det(w)",
+    "v = v @ np.linalg.cholesky(w @ w.T + np.eye(w.shape[0], dtype=DTYPE)).T",
+    "v = v * np.linalg.svd(w)[1] + np.linalg.eigvalsh(w + w.T)",
+    # batches
+    "v = graph.vmap(lambda r: np.tanh(r) * ARRAY @ w)(v)",
+    "v = graph.vmap(graph.grad(lambda r, s: np.sum(np.sin(r) * r * s)), (0, 0))(v, y)",
+    "v = graph.vmap(lambda r: r * NUMBER + p[:, 0], in_axes=1, out_axes=-1)(v)",
     # what is captured
     "v = v + ARRAY",
     "v = v * NUMBER",
@@ -147,7 +165,7 @@ STEPS = [
     "v = graph.stop_gradient(v) * v",
     "with graph.no_grad():\n            u = np.tanh(v)\n        v = v * u",
     "with graph.fusion(False):\n            v = np.tanh(v) * v",
-    "with graph.jacobian('cache'):\n            v = np.tanh(v) * np.sin(v)",
+    "with graph.jacobian_policy('cache'):\n            v = np.tanh(v) * np.sin(v)",
     # functions that are not pure
     "SEEN.append(1)",
     "BOX.number = BOX.number * 1.5",

@@ -196,7 +196,16 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Variable:  # noqa: N803
     """The eigenvalues of symmetric matrices: `numpy.linalg.eigvalsh`; see `eigh`."""
-    return eigh(a, UPLO)[0]
+    return run(_EIGVALSH, (constant(a),), uplo=UPLO)
+
+
+def _pullback_of_eigvalsh(node: Node, cotangent: Variable) -> Variable:
+    vectors = eigh(node.inputs[0], node.static["uplo"])[1]
+    return (vectors * cotangent[..., None, :]) @ vectors.mT
+
+
+# They are computed without vectors, as by NumPy; the derivative needs these.
+_EIGVALSH = unary("eigvalsh", lambda array, uplo: namespace(array).linalg.eigvalsh(array, uplo), _pullback_of_eigvalsh)
 
 
 def _pullback_of_svd(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
@@ -264,8 +273,15 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         raise ArgumentError(
             f"svd of a Variable of shape {a.shape} takes full_matrices=False: the further vectors have no derivative"
         )
-    result = SVDResult(*run_several(_SVD, (a,)))
-    return result if compute_uv else result.S
+    return SVDResult(*run_several(_SVD, (a,))) if compute_uv else run(_SVDVALS, (a,))
+
+
+def _pullback_of_svdvals(node: Node, cotangent: Variable) -> Variable:
+    u, _, vh = svd(node.inputs[0], full_matrices=False)
+    return (u * cotangent[..., None, :]) @ vh  # type: ignore[no-any-return]
+
+
+_SVDVALS = unary("svdvals", lambda array: namespace(array).linalg.svd(array, compute_uv=False), _pullback_of_svdvals)
 
 
 def svdvals(x: Any) -> Variable:
