@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dualbcast import Hessian, Jacobian
+from dualbcast import Hessian, Jacobian, graph
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
@@ -127,8 +127,11 @@ def scaled(method: Callable[..., Any]) -> Callable[..., Any]:
 @each([path for path in PROGRAMS if not imports(path) & SLOW])
 def test_a_program_notices_a_wrong_derivative(program: Path, pyplot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (Jacobian, Hessian):
-        for name in ("__getitem__", "stacked", "__array__"):
+        for name in {"__getitem__", "stacked", "sparse", "__array__"} & {*dir(kind)}:
             monkeypatch.setattr(kind, name, scaled(getattr(kind, name)))
+    for name in ("grad", "hessian", "jacobian"):
+        transformation = getattr(graph, name)
+        monkeypatch.setattr(graph, name, lambda *given, own=transformation: scaled(own(*given)))
     with pytest.raises(AssertionError):
         run(program)
     assert not pyplot.get_fignums()

@@ -138,6 +138,7 @@ def test_float32_stays_float32(case: Case) -> None:
     check_float32(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_all_is_that_of_jax(case: Case) -> None:
     pytest.importorskip("jax")
