@@ -43,6 +43,14 @@ UNARY: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True),
     "gram": lambda x: x @ x.T * 0.3,
     "trace": lambda x: np.einsum("ij,ij->", x, x)[None, None] * 0.1,
+    "cumprod": lambda x: np.cumprod(x, axis=0),
+    "edges": lambda x: np.pad(x, ((1, 0), (0, 1)), mode="edge"),
+    "steps": lambda x: np.diff(x, axis=0, prepend=x[:1]),
+    "triangle": lambda x: np.triu(x),
+    "weighted mean": lambda x: np.average(x, axis=1, weights=x * x + 1.0, keepdims=True),
+    "resolvent": lambda x: np.linalg.inv(x.T @ x * 0.1 + np.eye(x.shape[1])),
+    "whitened": lambda x: np.linalg.solve(np.linalg.cholesky(x @ x.T + np.eye(x.shape[0])), x),
+    "volume": lambda x: np.linalg.det(x @ x.T * 0.1 + np.eye(x.shape[0]))[None, None],
     "asked for": lambda x: (getattr(x, "value", None), x * 1.5)[1],  # what waits is computed in between
     "weave": lambda x: np.stack([x, x * 2.0], axis=1).reshape(-1, x.shape[1]),
 }
@@ -50,6 +58,7 @@ BINARY: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y * 2.0,
     "multiply": lambda x, y: x * y,
+    "kron": lambda x, y: np.kron(x, y) * 0.5,
     "hypot": lambda x, y: np.sqrt(x * x + y * y + 1.0),
     "matmul": lambda x, y: x @ y * 0.5,
     "outer": lambda x, y: np.einsum("ij,kj->ik", x, y) * 0.5,
