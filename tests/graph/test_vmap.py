@@ -12,7 +12,7 @@ import test_arrays
 import test_linalg
 from operation_cases import Case
 
-from dualbcast import ArgumentError, ShapeError, differentiable_broadcast, graph
+from dualbcast import ArgumentError, ShapeError, differentiable_broadcast, graph, index
 
 BATCH = 3
 CASES = [
@@ -217,3 +217,26 @@ def test_a_variable_that_has_left_its_batch_is_refused() -> None:
     graph.vmap(lambda x: kept.append(x) or x)(X)
     with pytest.raises(ArgumentError, match="inside vmap"):
         np.sum(kept[0])
+
+
+@differentiable_broadcast(whole="table")
+def looked_up(x: Any, table: Any) -> Any:
+    i = index(0)
+    return table[i] * x + table[(i + 1) % len(table)], x * x
+
+
+@pytest.mark.parametrize("axes", [(0, None), (0, 0), (None, 0)])
+def test_arrays_that_a_function_reads_as_a_whole(axes: Any) -> None:
+    x, table = (X if axis == 0 else X[0] for axis in axes)
+    pairs = [(X[at] if axes[0] == 0 else x, X[at] if axes[1] == 0 else table) for at in range(5)]
+    found = graph.vmap(looked_up, axes)(x, table)
+    np.testing.assert_allclose(np.stack(found), np.stack([looked_up(*each) for each in pairs], axis=1), rtol=1e-14)
+
+    def number(x: Any, table: Any) -> Any:
+        y, z = looked_up(x, table)
+        return np.sum(y * y + z)
+
+    slopes = graph.vmap(graph.grad(number, (0, 1)), axes)(x, table)
+    singles = [graph.grad(number, (0, 1))(*each) for each in pairs]
+    for at in range(2):
+        np.testing.assert_allclose(slopes[at], np.stack([each[at] for each in singles]), rtol=1e-12)
