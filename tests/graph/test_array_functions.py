@@ -20,6 +20,7 @@ from operation_cases import (
 from dualbcast import ArgumentError, ShapeError, graph
 
 GRID = np.array([[0.0, 3.0, 1.0], [1.0, 1.0, 2.0]])
+ENDS = np.array([-1.0, 1.0])
 KNOTS = np.array([-1.5, -0.4, 0.1, 0.9, 1.6])
 QUERIES = np.array([-2.0, -1.0, 0.05, 0.3, 1.2, 1.55, 2.0])
 WITH_NAN = np.array([[1.0, np.nan, 2.0], [0.5, 1.5, np.nan]])
@@ -79,7 +80,7 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("interp in all", lambda x, d, fp: np.interp(x, np.cumsum(d * d + 0.5) - 2, fp), ((2, 4), (4,), (4,))),
     ("interp with ends", lambda x: np.interp(x, KNOTS, KNOTS**2, left=-1.0, right=7.0), ((9,),)),
     ("interp with a period", lambda x, fp: np.interp(x * 5, KNOTS, fp, period=4.0), ((9,), (5,))),
-    ("interp between two points", lambda x, fp: np.interp(x, np.array([-1.0, 1.0]), fp), ((5,), (2,))),
+    ("interp between two points", lambda x, fp: np.interp(x, ENDS, fp), ((5,), (2,))),
     ("polyval", lambda p, x: np.polyval(p, x), ((4,), (2, 3))),
     ("sinc", lambda x: np.sinc(x), ((2, 3),)),
 ]  # fmt: skip

@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_arrays import CASES, Case, weights_for
+import test_array_functions
+import test_arrays
+import test_linalg
+from operation_cases import Case, weights_for
 
 from dualbcast import graph
 
 pytestmark = pytest.mark.gpu
+CASES = [*test_arrays.CASES, *test_array_functions.CASES, *test_linalg.CASES]
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ from bench.ptx import executor as ptx
 __all__ = ["install", "why_not"]
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_BY_NUMPY = ("argsort", "dot", "einsum", "matmul", "tensordot")
+_BY_NUMPY = ("argsort", "convolve", "dot", "einsum", "matmul", "tensordot")
+_LINALG_BY_NUMPY = ("solve", "inv", "det", "slogdet", "cholesky", "qr", "eigh", "eigvalsh", "svd", "pinv", "lstsq")
 _DEVICES = 2
 _kept: list[Any] = []  # what C code has the addresses of
 # What this package's kernels begin with. CuPy's have threads that end before barriers, ours may not.
@@ -136,11 +137,16 @@ def _let_numpy_do() -> None:
             return type(value)([host(each) for each in value])
         return value.get() if isinstance(value, cupy.ndarray) else value
 
-    def by_numpy(name: str) -> Callable[..., Any]:
-        return lambda *args, **named: cupy.asarray(getattr(np, name)(*host(args), **named))
+    def on_device(value: Any) -> Any:
+        return tuple(map(on_device, value)) if isinstance(value, tuple) else cupy.asarray(value)
+
+    def by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **named: on_device(function(*host(args), **named))
 
     for name in _BY_NUMPY:
-        setattr(cupy, name, by_numpy(name))
+        setattr(cupy, name, by_numpy(getattr(np, name)))
+    for name in _LINALG_BY_NUMPY:
+        setattr(cupy.linalg, name, by_numpy(getattr(np.linalg, name)))
     multiply = linalg.MATMUL.forward
     linalg.MATMUL.forward = lambda a, b: cupy.matmul(a, b) if isinstance(a, cupy.ndarray) else multiply(a, b)
 

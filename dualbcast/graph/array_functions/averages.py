@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dualbcast.errors import ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.elementwise import apply, where
@@ -42,7 +40,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     axes = shapes.axes_of(axis, x.ndim, "average")
     if weights is None:
         found = mean(x, axis=axes, keepdims=keepdims)
-        count = np.full(found.shape, shapes.size_of(x.shape, axes), found.dtype)
+        count = x.namespace.full(found.shape, shapes.size_of(x.shape, axes), dtype=found.dtype)
         return (found, constant(count)) if returned else found
     w = constant(weights)
     if w.shape != x.shape:

@@ -80,7 +80,7 @@ def quantile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
     ordered = sort(shapes.reshape(shapes.moveaxis(x, axes, last), (*rest, count)))
     below = np.floor(at).astype(int)
-    share = (at - below).astype(x.dtype)
+    share = x.namespace.asarray((at - below).astype(x.dtype))
     lower, upper = ordered[..., below], ordered[..., np.ceil(at).astype(int)]
     # Both may be infinite, and then their difference is no number.
     result = where(share == 0, lower, lower + (upper - lower) * share)

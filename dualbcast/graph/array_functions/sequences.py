@@ -25,7 +25,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     at = shapes.axis_of(axis, x.ndim, "diff")
     if n < 0:
         raise ArgumentError(f"diff: n={n} is negative")
-    ends = [None if each is None else constant(each) for each in (prepend, append)]
+    ends = [None if each is None else _beside(x, each) for each in (prepend, append)]
     first, last = (
         shapes.broadcast_to(end, shapes.keepdims_shape(x.shape, (at,))) if end is not None and end.ndim == 0 else end
         for end in ends
@@ -36,6 +36,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     for _ in range(n):
         x = apply("subtract", x[(*before, slice(1, None))], x[(*before, slice(-1))])
     return x
+
+
+def _beside(x: Variable, value: Any) -> Variable:
+    """A number or array as a Variable of the array library of `x`."""
+    return value if isinstance(value, Variable) else constant(x.namespace.asarray(value))
 
 
 _CUMPROD = Primitive("cumprod", lambda array, axis: array.cumprod(axis=axis), None)

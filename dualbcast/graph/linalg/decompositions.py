@@ -164,7 +164,7 @@ def _total(parts: list[Variable]) -> Variable:
 
 
 _EIGH = Primitive(
-    "eigh", lambda array, uplo: namespace(array).linalg.eigh(array, uplo), _pullback_of_eigh, saves_outputs=True
+    "eigh", lambda array, uplo: namespace(array).linalg.eigh(array, UPLO=uplo), _pullback_of_eigh, saves_outputs=True
 )
 
 
@@ -205,7 +205,9 @@ def _pullback_of_eigvalsh(node: Node, cotangent: Variable) -> Variable:
 
 
 # They are computed without vectors, as by NumPy; the derivative needs these.
-_EIGVALSH = unary("eigvalsh", lambda array, uplo: namespace(array).linalg.eigvalsh(array, uplo), _pullback_of_eigvalsh)
+_EIGVALSH = unary(
+    "eigvalsh", lambda array, uplo: namespace(array).linalg.eigvalsh(array, UPLO=uplo), _pullback_of_eigvalsh
+)
 
 
 def _pullback_of_svd(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
@@ -281,7 +283,7 @@ def _pullback_of_svdvals(node: Node, cotangent: Variable) -> Variable:
     return (u * cotangent[..., None, :]) @ vh  # type: ignore[no-any-return]
 
 
-_SVDVALS = unary("svdvals", lambda array: namespace(array).linalg.svd(array, compute_uv=False), _pullback_of_svdvals)
+_SVDVALS = unary("svdvals", lambda array: namespace(array).linalg.svdvals(array), _pullback_of_svdvals)
 
 
 def svdvals(x: Any) -> Variable:

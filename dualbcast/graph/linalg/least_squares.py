@@ -30,7 +30,7 @@ def _pullback_of_pinv(node: Node, g: Variable) -> Variable:
 
 _PINV = unary(
     "pinv",
-    lambda array, rcond: namespace(array).linalg.pinv(array, **({} if rcond is None else {"rcond": rcond})),
+    lambda array, rcond: namespace(array).linalg.pinv(array, **({} if rcond is None else {"rtol": rcond})),
     _pullback_of_pinv,
     saves_outputs=True,
 )
@@ -116,7 +116,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     s = svd(a, full_matrices=False, compute_uv=False)
     read_by_python("the rank that lstsq gives")
     cutoff = _cutoff(a, rcond) * s.array[:1]
-    rank = np.int32((s.array > cutoff).sum())
+    rank = np.int32(int((s.array > cutoff).sum()))
     difference = columns - a @ x
     residuals = shapes.sum(difference * difference, axis=0)
     if a.shape[0] <= a.shape[1] or rank != a.shape[1]:

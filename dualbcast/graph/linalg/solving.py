@@ -113,7 +113,7 @@ def _cofactors(array: Any) -> Any:
 
 
 def _require_regular(array: Any) -> Any:
-    s = namespace(array).linalg.svd(array, compute_uv=False)
+    s = namespace(array).linalg.svdvals(array)
     if bool((s[..., -1:] <= s[..., :1] * (s.shape[-1] * float(np.finfo(s.dtype).eps))).any()):
         raise MatrixError("the second derivatives of det are of regular matrices only, and this one is singular")
     return array.copy()
