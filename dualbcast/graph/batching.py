@@ -14,10 +14,11 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, shapes
+from dualbcast.graph.array_functions.sequences import BELOW
 from dualbcast.graph.arrays import leaves, map_leaves, rebuild
 from dualbcast.graph.batched import batched, is_at, level_of
 from dualbcast.graph.linalg import products
-from dualbcast.graph.primitives import constant
+from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import STATE, Primitive
 from dualbcast.graph.variable import Variable, registered
 
@@ -172,6 +173,8 @@ _RULES: dict[str, _Rule] = {
     ),
     "roll": lambda parts, _, static: _roll(parts[0], *static["args"]),
     "concat": _concat,
+    # The points may be shared.
+    "interp": lambda parts, is_batched, _: None if is_batched[0] else run(BELOW, parts),
     "einsum": _einsum,
     "indexing": _getitem,
     "scatter": _scatter,

@@ -240,3 +240,36 @@ def test_arrays_that_a_function_reads_as_a_whole(axes: Any) -> None:
     singles = [graph.grad(number, (0, 1))(*each) for each in pairs]
     for at in range(2):
         np.testing.assert_allclose(slopes[at], np.stack([each[at] for each in singles]), rtol=1e-12)
+
+
+@pytest.mark.slow
+@EACH
+def test_second_derivatives_are_those_of_a_loop(case: Case) -> None:
+    full = batches(case)
+    tangents = [np.random.default_rng(12).normal(size=each.shape) for each in full]
+
+    def number(*args: Any) -> Any:
+        return np.sum(case.function(*args) ** 2)
+
+    def product(*given: Any) -> Any:
+        return graph.hvp(number, given[: len(full)], given[len(full) :])
+
+    found = graph.vmap(product)(*full, *tangents)
+    singles = [product(*each) for each in zip(*full, *tangents, strict=True)]
+    for at, each in enumerate(found):
+        expected = np.stack([single[at] for single in singles])
+        np.testing.assert_allclose(each, expected, rtol=1e-8, atol=1e-8 * (1 + np.abs(expected).max(initial=0)))
+
+
+def test_levels_are_kept_apart() -> None:
+    def inner(x: Any, y: Any) -> Any:
+        return np.sum(x * y**2) + np.sum(x) ** 2
+
+    x, y = X[:, :2], Y[:3]
+    found = graph.vmap(lambda x: graph.vmap(graph.grad(lambda y: inner(x, y)))(y))(x)
+    np.testing.assert_allclose(found, 2 * x[:, None] * y, rtol=1e-14)
+    found = graph.vmap(lambda x: graph.vmap(lambda y: graph.grad(lambda x: inner(x, y))(x))(y))(x)
+    np.testing.assert_allclose(found, y**2 + 2 * x.sum(1)[:, None, None], rtol=1e-14)
+    found = graph.vmap(graph.grad(lambda x: np.sum(graph.vmap(lambda y: inner(x, y))(y) ** 2)))(x)
+    expected = [graph.grad(lambda x: sum(inner(x, row) ** 2 for row in y))(each) for each in x]
+    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-12)

@@ -125,7 +125,8 @@ def _below(xp: Any, x: Any) -> Any:
     return namespace(xp, x).clip(namespace(xp, x).searchsorted(xp, x, side="right") - 1, 0, max(xp.size - 2, 0))
 
 
-_BELOW = Primitive("interp", _below, None)
+# For each number the last of sorted points that is not greater, but not the last of all.
+BELOW = Primitive("interp", _below, None)
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Variable:
@@ -162,7 +163,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         xp, fp, left, right = xp[order], fp[order], None, None
         xp = shapes.concat([xp[-1:] - period, xp, xp[:1] + period])
         fp = shapes.concat([fp[-1:], fp, fp[:1]])
-    below = run(_BELOW, (xp, x))
+    below = run(BELOW, (xp, x))
     above = apply("minimum", apply("add", below, 1), xp.size - 1)
     x0, gap, y0, y1 = xp[below], xp[above] - xp[below], fp[below], fp[above]
     is_jump = apply("equal", gap, 0.0)
