@@ -15,7 +15,8 @@ from dualbcast.graph.variable import Variable
 
 
 class Batched(Variable):
-    """A Variable without the first axis of `inner`; `level` counts the calls of `vmap` around it."""
+    """A Variable without the first axis of `inner`. `level` is the number of the call of `vmap`: no other call has it,
+    and calls inside it have higher ones."""
 
     __slots__ = ("inner", "level")
 

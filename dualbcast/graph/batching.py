@@ -19,7 +19,7 @@ from dualbcast.graph.arrays import leaves, map_leaves, rebuild
 from dualbcast.graph.batched import batched, is_at, level_of
 from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant, run
-from dualbcast.graph.tape import STATE, Primitive
+from dualbcast.graph.tape import Primitive
 from dualbcast.graph.variable import Variable, registered
 
 # From the inputs with the batch along their first axes, whether each has it, and the static parameters, to the result.
@@ -215,10 +215,10 @@ def take_along_axis_batched(x: Variable, indices: Variable, axis: int) -> Variab
 
 
 @registered
-def alias_batched(alias: Callable[[Any], Variable], leaf: Any, level: int) -> Variable:
-    """A Variable to differentiate in, at all levels from this one on: each element of the batches has its own."""
-    if level == 0:
+def alias_batched(alias: Callable[[Any], Variable], leaf: Any, batches: tuple[tuple[int, int], ...]) -> Variable:
+    """A Variable to differentiate in, inside these calls of `vmap`: each element of the batches has its own."""
+    if not batches:
         return alias(leaf)
-    size = STATE.batches[level - 1]
+    *outer, (level, size) = batches
     inner = leaf.inner if is_at(leaf, level) else _whole(leaf, False, size)
-    return batched(alias_batched(alias, inner, level - 1), level)
+    return batched(alias_batched(alias, inner, tuple(outer)), level)

@@ -175,7 +175,7 @@ def alias(name: str, leaf: Any) -> Variable:
     """A new Variable to differentiate in, which depends on the argument if that is a Variable, too."""
     _require_derivative(name, leaf)
     if STATE.batches:
-        return OPERATIONS["alias_batched"](_alias, leaf, len(STATE.batches))
+        return OPERATIONS["alias_batched"](_alias, leaf, STATE.batches)
     return _alias(leaf)
 
 

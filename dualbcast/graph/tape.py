@@ -86,8 +86,8 @@ class _State(threading.local):
         self.observer: Callable[[Sequence[Any]], None] | None = None
         # The recording that notes what is computed; see `recording`.
         self.recorder: Any = None
-        # The sizes of the batches of the calls of `vmap` under way, the outermost first; see `batching`.
-        self.batches: tuple[int, ...] = ()
+        # The calls of `vmap` under way, the outermost first: the number and the size of the batch; see `batched`.
+        self.batches: tuple[tuple[int, int], ...] = ()
         # Whether a compiled function runs as it is written; see `compilation`.
         self.is_compiling = False
 

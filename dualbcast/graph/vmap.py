@@ -17,7 +17,7 @@ from dualbcast.graph.arrays import is_array, map_leaves
 from dualbcast.graph.backward import check_results, name_of
 from dualbcast.graph.batched import batched, is_at
 from dualbcast.graph.frozen import thaw_on_failure
-from dualbcast.graph.tape import STATE, setting
+from dualbcast.graph.tape import STATE, next_serial, setting
 from dualbcast.graph.transform import Level, check_callable, named_like
 from dualbcast.graph.variable import Variable
 
@@ -73,10 +73,10 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
         if isinstance(in_axes, list | tuple) and len(in_axes) != len(args):
             raise ArgumentError(f"vmap: in_axes has {len(in_axes)} entries, and there are {len(args)} arguments")
         axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-        depth, sizes = len(STATE.batches) + 1, dict[str, int]()
+        number, sizes = next_serial(), dict[str, int]()
 
         def single(path: str, leaf: Any, axis: int | None) -> Any:
-            return leaf if axis is None else batched(_front(path, leaf, axis, sizes), depth)
+            return leaf if axis is None else batched(_front(path, leaf, axis, sizes), number)
 
         own, own_named = _with_axes(single, args, axes, "arguments"), _with_axes(single, named, 0, "arguments")
         if not sizes:
@@ -85,15 +85,15 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
             lengths = ", ".join(f"{size} in {path}" for path, size in sizes.items())
             raise ShapeError(f"vmap: the lengths of the batch differ: {lengths}")
         size = next(iter(sizes.values()))
-        with setting(batches=(*STATE.batches, size), depth=STATE.depth + 1):
+        with setting(batches=(*STATE.batches, (number, size)), depth=STATE.depth + 1):
             result = function(*own, **own_named)
         check_results(result, name_of(function))
 
         def whole(path: str, leaf: Any, axis: int | None) -> Any:
-            if axis is None and is_at(leaf, depth):
+            if axis is None and is_at(leaf, number):
                 raise ArgumentError(f"vmap: {path} depends on the batch, and out_axes is None for it")
             if axis is not None and not isinstance(leaf, str | bytes):
-                front = leaf.inner if is_at(leaf, depth) else shapes.broadcast_to(leaf, (size, *np.shape(leaf)))
+                front = leaf.inner if is_at(leaf, number) else shapes.broadcast_to(leaf, (size, *np.shape(leaf)))
                 leaf = shapes.moveaxis(front, 0, axis)
             return level.result(leaf, set()) if isinstance(leaf, Variable) else leaf
 

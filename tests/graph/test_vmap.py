@@ -217,6 +217,9 @@ def test_a_variable_that_has_left_its_batch_is_refused() -> None:
     graph.vmap(lambda x: kept.append(x) or x)(X)
     with pytest.raises(ArgumentError, match="inside vmap"):
         np.sum(kept[0])
+    for function in (lambda x: x * kept[0], lambda _: kept[0], lambda x: graph.grad(lambda x: np.sum(x * kept[0]))(x)):
+        with pytest.raises(ArgumentError, match="inside vmap"):
+            graph.vmap(function)(X)
 
 
 @differentiable_broadcast(whole="table")
