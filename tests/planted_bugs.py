@@ -572,6 +572,48 @@ BUGS = [
         "test_arrays",
     ),
     Bug(
+        "algebra: eigenvectors turned the other way",
+        "values[..., None, :] - values[..., :, None]",
+        "values[..., :, None] - values[..., None, :]",
+        "test_linalg",
+    ),
+    Bug(
+        "algebra: singular vectors that stay in their plane",
+        "if columns > rank:",
+        "if columns < rank:",
+        "test_linalg",
+    ),
+    Bug(
+        "algebra: cofactors of singular matrices without their signs",
+        "signs = xp.linalg.slogdet(u)[0] * xp.linalg.slogdet(vh)[0]",
+        "signs = xp.linalg.slogdet(u)[0]",
+        "test_linalg",
+    ),
+    Bug(
+        "interp with the piece before a point",
+        'side="right"',
+        'side="left"',
+        "test_array_functions",
+    ),
+    Bug(
+        "batch: an axis that is not shifted",
+        "shifted = tuple([at + 1 for at in axis]) if isinstance(axis, tuple) else axis + 1",
+        "shifted = axis",
+        "test_vmap",
+    ),
+    Bug(
+        "batch: index arrays that are apart",
+        "is_apart = len(places) <= places[-1] - places[0] if places else False",
+        "is_apart = False",
+        "test_vmap",
+    ),
+    Bug(
+        "batch: a Variable of another call",
+        "return type(value) is Batched and value.level == level",
+        "return type(value) is Batched",
+        "test_vmap",
+    ),
+    Bug(
         "registered class taken for a leaf",
         "if not is_registered(type(tree)):\n            return [tree]",
         "if True:\n            return [tree]",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_arrays import SAME, Case, weighted, weights_for
+from operation_cases import Case, weighted, weights_for
+from test_arrays import SAME
 
 from dualbcast import differentiable_broadcast, graph
 
