@@ -334,6 +334,7 @@ class Variable:
     var: Callable[..., Variable]
     std: Callable[..., Variable]
     cumsum: Callable[..., Variable]
+    cumprod: Callable[..., Variable]
     swapaxes: Callable[..., Variable]
     squeeze: Callable[..., Variable]
     take: Callable[..., Variable]

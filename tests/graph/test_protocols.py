@@ -81,6 +81,9 @@ SAME = [
     lambda x: np.array([[x[0, 0], 0.0], [1.5, x[1, 1] * x[0, 0]]], like=x),
     lambda x: np.asarray((x, X), like=x),
     lambda x: np.array([x[0], x[1]], np.float32, ndmin=3, like=x),
+    lambda x: np.sort(x, axis=0, kind="heapsort"),
+    lambda x: np.sort(x, stable=True),
+    lambda x: x.cumprod(axis=1),
     lambda x: np.fft.fftshift(x),
     lambda x: np.fft.ifftshift(x, axes=1),
 ]
