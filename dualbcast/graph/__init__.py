@@ -29,7 +29,7 @@ Each file imports only files of lines further up in this list:
     linalg/solving                          solve, inv, det
     linalg/decompositions                   cholesky, qr, eigh, svd
     linalg/least_squares                    pinv, lstsq
-    linalg/norms                            norm
+    linalg/norms                            norm, cond
     linalg                                  the public names of numpy.linalg
     batching                                how operations go over a batch, inside vmap
     protocols                               NumPy's functions

@@ -132,7 +132,7 @@ _WITHOUT_DERIVATIVE = {
     *("argmax", "argmin", "argsort", "argwhere", "argpartition", "nanargmax", "nanargmin", "searchsorted", "digitize"),
     *("count_nonzero", "nonzero", "flatnonzero", "bincount", "histogram", "lexsort"),
     *("shares_memory", "may_share_memory", "full_like", "array_repr", "array_str", "array2string"),
-    *("isposinf", "isneginf", "min_scalar_type", "iscomplex", "isreal"),
+    *("matrix_rank", "isposinf", "isneginf", "min_scalar_type", "iscomplex", "isreal"),
 }
 # Those whose results depend on shapes and dtypes alone.
 _OF_FORMS = {

@@ -103,7 +103,7 @@ def test_results_are_as_of_arrays(at: int) -> None:
         np.argmax, np.argmin, np.argsort, np.any, np.all, np.shape, np.ndim, np.size, np.count_nonzero, np.nonzero,
         np.zeros_like, np.ones_like, np.isposinf, lambda x: np.allclose(x, X), lambda x: np.array_equal(x, X),
         lambda x: np.full_like(x, 3.0), lambda x: np.where(x > 0), lambda x: x.argmax(axis=1), lambda x: x.any(),
-        lambda x: x.argmin(), lambda x: x.all(axis=0),
+        lambda x: x.argmin(), lambda x: x.all(axis=0), np.linalg.matrix_rank,
     ],
 )  # fmt: skip
 def test_what_has_no_derivative_works_on_values(function: Callable[..., Any]) -> None:

@@ -13,6 +13,7 @@ from dualbcast.graph.linalg.decompositions import svd as svd
 from dualbcast.graph.linalg.decompositions import svdvals as svdvals
 from dualbcast.graph.linalg.least_squares import lstsq as lstsq
 from dualbcast.graph.linalg.least_squares import pinv as pinv
+from dualbcast.graph.linalg.norms import cond as cond
 from dualbcast.graph.linalg.norms import matrix_norm as matrix_norm
 from dualbcast.graph.linalg.norms import norm as norm
 from dualbcast.graph.linalg.norms import vector_norm as vector_norm

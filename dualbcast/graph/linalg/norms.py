@@ -1,6 +1,7 @@
 """Norms of vectors and matrices.
 
-Comes in: Variables or arrays, with axes. Goes out: Variables of their norms, as by `numpy.linalg.norm`.
+Comes in: Variables or arrays, with axes. Goes out: Variables of their norms, and of the ratios of norms that `cond` is,
+as by `numpy.linalg`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dualbcast.graph import reductions, shapes
 from dualbcast.graph.arrays import is_float
 from dualbcast.graph.elementwise import apply, astype, call
 from dualbcast.graph.linalg.decompositions import svd
+from dualbcast.graph.linalg.solving import inv
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Axis, Variable
 
@@ -73,6 +75,16 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: An
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Variable:
     """The norm of the matrices in the last two axes: `numpy.linalg.matrix_norm`."""
     return norm(x, ord, (-2, -1), keepdims)
+
+
+def cond(x: Any, p: Any = None) -> Variable:
+    """The condition numbers of matrices, by a norm and by default the spectral one: `numpy.linalg.cond`."""
+    x = constant(x)
+    if p in (None, 2, -2):
+        s = svd(x, compute_uv=False)
+        ratio: Variable = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+        return ratio
+    return norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
 
 
 def _of_vectors(x: Variable, order: Any, axes: tuple[int, ...], keepdims: bool) -> Variable:
