@@ -21,10 +21,10 @@ Each file imports only files of lines further up in this list:
     indexing                                brackets and their pullback
     whole_arrays                            what calls read of whole arrays
     array_functions                         compositions, by NumPy's names:
-      array_functions/assembly              pad, triu, select, cross, kron
+      array_functions/assembly              pad, block, triu, select, cross, kron
       array_functions/averages              average, nansum, nanmean
       array_functions/order                 sort, quantile
-      array_functions/sequences             diff, cumprod, trapezoid, convolve, interp, polyval
+      array_functions/sequences             diff, gradient, cumprod, trapezoid, convolve, interp, polyval
     linalg/products                         matmul, einsum
     linalg/solving                          solve, inv, det
     linalg/decompositions                   cholesky, qr, eigh, svd
@@ -46,6 +46,7 @@ from dualbcast.graph import batching as _batching  # noqa: F401 (it enters its f
 from dualbcast.graph import linalg as linalg
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph import whole_arrays as _whole_arrays  # noqa: F401 (it enters an operation into the table)
+from dualbcast.graph.array_functions.assembly import block as block
 from dualbcast.graph.array_functions.assembly import cross as cross
 from dualbcast.graph.array_functions.assembly import kron as kron
 from dualbcast.graph.array_functions.assembly import pad as pad
@@ -63,6 +64,7 @@ from dualbcast.graph.array_functions.sequences import convolve as convolve
 from dualbcast.graph.array_functions.sequences import correlate as correlate
 from dualbcast.graph.array_functions.sequences import cumprod as cumprod
 from dualbcast.graph.array_functions.sequences import diff as diff
+from dualbcast.graph.array_functions.sequences import gradient as gradient
 from dualbcast.graph.array_functions.sequences import interp as interp
 from dualbcast.graph.array_functions.sequences import polyval as polyval
 from dualbcast.graph.array_functions.sequences import sinc as sinc

@@ -35,6 +35,8 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("tril", lambda x: np.tril(x), ((2, 3, 3),)),
     ("tril above", lambda x: np.tril(x, 1), ((3, 4),)),
     ("triu", lambda x: np.triu(x, k=-1), ((4, 3),)),
+    ("block", lambda x, y: np.block([[x, y], [y.mT, x]]), ((2, 2), (2, 2))),
+    ("block of other dimensions", lambda x, y: np.block([[x, y], [y, x]]), ((3,), (2,))),
     ("select", lambda x: np.select([x > 0.5, x > 0], [x * x, -x], 2.0), ((3, 4),)),
     ("cross", lambda a, b: np.cross(a, b), ((2, 3), (2, 3))),
     ("cross along other axes", lambda a, b: np.cross(a, b, axisa=0, axisb=1, axisc=0), ((3, 2), (2, 3))),
@@ -63,6 +65,8 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("diff", lambda x: np.diff(x), ((2, 4),)),
     ("second differences", lambda x: np.diff(x, n=2, axis=0), ((5, 2),)),
     ("diff with ends", lambda x, y: np.diff(x, prepend=0.5, append=y), ((2, 3), (2, 2))),
+    ("gradient", lambda x: np.gradient(x), ((5,),)),
+    ("gradients", lambda x: np.gradient(x, 0.5, 2.0)[0] * np.gradient(x, 0.5, 2.0)[1], ((3, 4),)),
     ("cumprod", lambda x: np.cumprod(x, axis=1), ((2, 7),)),
     ("cumprod of all", lambda x: np.cumprod(x), ((2, 3),)),
     ("cumprod with zeros", lambda x: np.cumprod(x), ([2.0, 0.0, 3.0, 0.0, -1.0],)),
@@ -86,6 +90,13 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
 ]  # fmt: skip
 # JAX gives them by another definition, or not.
 NOT_IN_JAX = [
+    ("gradient along an axis", lambda x: np.gradient(x, 0.3, axis=0, edge_order=2), ((4, 2),)),
+    ("gradient between places", lambda x, d: np.gradient(x, np.cumsum(d * d + 0.5), axis=1), ((2, 5), (5,))),
+    (
+        "gradient between places with ends of second order",
+        lambda x, d: np.gradient(x, np.cumsum(d * d + 0.5), edge_order=2),
+        ((4,), (4,)),
+    ),
     ("a matrix of quantiles", lambda x: np.quantile(x, np.array([[0.0, 0.25], [0.6, 1.0]]), axis=1), ((2, 5, 2),)),
     ("polyval of a list", lambda x: np.polyval([1.0, -2.0, 0.5], x), ((3,),)),
     ("pad by axis", lambda x: np.pad(x, {-1: (1, 2)}), ((2, 3),)),
@@ -227,6 +238,9 @@ def test_empty_arrays(function: Callable[..., Any], shape: tuple[int, ...]) -> N
         (lambda x: np.convolve(x[0], x[0], "most"), ArgumentError, "modes full, same, valid"),
         (lambda x: np.interp(x, KNOTS, KNOTS[1:]), ShapeError, "one length"),
         (lambda x: np.diff(x, -1), ArgumentError, "negative"),
+        (lambda x: np.gradient(x, 1.0, 2.0, 3.0), ArgumentError, "3 distances for 2 axes"),
+        (lambda x: np.gradient(x[:1]), ShapeError, "length 1"),
+        (lambda x: np.gradient(x, KNOTS, axis=1), ShapeError, "places"),
         (lambda x: np.tril(x[0]), ShapeError, "of matrices"),
         (lambda x: np.select([x > 0], []), ArgumentError, "1 conditions and 0 choices"),
     ],

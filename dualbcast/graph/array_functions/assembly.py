@@ -1,4 +1,4 @@
-"""Arrays put together: pad, triu, tril, select, cross, kron.
+"""Arrays put together: pad, block, triu, tril, select, cross, kron.
 
 Comes in: Variables or arrays. Goes out: Variables of their elements in other places, or of products of them.
 """
@@ -79,6 +79,27 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
         ]
         x = shapes.concat([x.namespace.asarray(sides[0]), x, x.namespace.asarray(sides[1])], axis)
     return x
+
+
+def block(arrays: Any) -> Variable:
+    """An array put together from nested lists of blocks, the innermost along the last axis: `numpy.block`."""
+
+    def depth_of(part: Any) -> int:
+        return 1 + max(map(depth_of, part), default=0) if isinstance(part, list) else 0
+
+    def parts_of(part: Any) -> list[Variable]:
+        return [leaf for each in part for leaf in parts_of(each)] if isinstance(part, list) else [constant(part)]
+
+    depth = depth_of(arrays)
+    ndim = max(depth, *[each.ndim for each in parts_of(arrays)])
+
+    def joined(part: Any, axis: int) -> Variable:
+        if isinstance(part, list):
+            return shapes.concat([joined(each, axis + 1) for each in part], axis)
+        x = constant(part)
+        return shapes.reshape(x, (1,) * (ndim - x.ndim) + x.shape)
+
+    return joined(arrays, ndim - depth)
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Variable:

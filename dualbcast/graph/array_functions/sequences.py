@@ -1,10 +1,11 @@
-"""Samples along an axis: diff, cumprod, trapezoid, convolve, correlate, interp, polyval, sinc.
+"""Samples along an axis: diff, gradient, cumprod, trapezoid, convolve, correlate, interp, polyval, sinc.
 
 Comes in: Variables or arrays. Goes out: Variables, as by NumPy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,51 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     for _ in range(n):
         x = apply("subtract", x[(*before, slice(1, None))], x[(*before, slice(-1))])
     return x
+
+
+def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
+    """The derivative of samples along axes, by differences: `numpy.gradient`.
+
+    Parameters
+    ----------
+    f : Variable or array
+    *spacing : number or array
+        One number for all axes, by default 1; or for each axis a number, or the places of the samples.
+    axis : int or sequence of int, optional
+        By default all axes.
+    edge_order : {1, 2}
+        Of how many differences the derivative at both ends is made.
+
+    Returns
+    -------
+    Variable or tuple of Variable
+        One for each axis.
+    """
+    x = constant(f)
+    axes = shapes.axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim, "gradient")
+    steps = spacing or (1.0,)
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    if len(steps) != len(axes) or edge_order not in (1, 2):
+        raise ArgumentError(f"gradient: {len(steps)} distances for {len(axes)} axes, and edge_order={edge_order}")
+    found = tuple([_slopes(x, at, step, edge_order) for at, step in zip(axes, steps, strict=True)])
+    return found[0] if len(found) == 1 else found
+
+
+def _slopes(x: Variable, axis: int, step: Any, edge_order: int) -> Variable:
+    y, count = shapes.moveaxis(x if is_float(x.dtype) else astype(x, np.float64), axis, -1), x.shape[axis]
+    if count <= edge_order:
+        raise ShapeError(f"gradient along an axis of length {count}, which must be {edge_order + 1} at least")
+    places = _beside(x, step)
+    if places.ndim and places.shape != (count,):
+        raise ShapeError(f"gradient: {places.shape} places for an axis of length {count}")
+    dx = astype(diff(places) if places.ndim else shapes.broadcast_to(places, (count - 1,)), y.dtype)
+    rise = diff(y) / dx
+    first, last, p, q = rise[..., :1], rise[..., -1:], dx[:-1], dx[1:]
+    # The derivative of the parabola through three points, in the middle.
+    middle = (rise[..., :-1] * q + rise[..., 1:] * p) / (p + q)
+    if edge_order == 2:
+        first, last = 2.0 * first - middle[..., :1], 2.0 * last - middle[..., -1:]
+    return shapes.moveaxis(shapes.concat([first, middle, last], -1), -1, axis)
 
 
 def _beside(x: Variable, value: Any) -> Variable:
