@@ -30,6 +30,39 @@ class Bug(NamedTuple):
 
 
 BUGS = [
+    # --- special ---
+    Bug("a wrong coefficient of digamma", "1 / 240", "1 / 204", "test_special"),
+    # --- whole arrays and complex numbers ---
+    Bug(
+        "an index below the end taken for one in range",
+        'operate("above", "bool", "ge", index, length)',
+        'operate("above", "bool", "gt", index, length)',
+        "test_whole_arrays",
+    ),
+    Bug(
+        "a negative index that counts from the second last element",
+        'end = operate("end", "int", "add", index, length)',
+        'end = operate("end", "int", "sub", length, ir.Const(1, "int"))',
+        "test_whole_arrays",
+    ),
+    Bug(
+        "the cotangent of an element of another place",
+        "new.append(ir.Assign(places[-1], place, stmt.location))",
+        'new.append(ir.Assign(places[-1], ir.Const(0, "int"), stmt.location))',
+        "test_whole_arrays",
+    ),
+    Bug(
+        "the conjugate of a complex cotangent",
+        "result.real, result.imag = real, imag",
+        "result.real, result.imag = real, -imag",
+        "test_complex",
+    ),
+    Bug(
+        "no slope on the axes of a square root",
+        "x = z.real if z.real >= 0 else -z.real",
+        "x = abs(z.real)",
+        "test_complex",
+    ),
     # --- ir ---
     Bug(
         "zero of another sign taken for zero",
