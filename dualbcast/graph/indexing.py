@@ -5,28 +5,21 @@ Comes in: a Variable or array with a key, as NumPy's brackets take it. Goes out:
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dualbcast.codegen.loops.calls import write_scatter_add
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.arrays import namespace
 from dualbcast.graph.batched import level_of
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.recording import fresh_constant, performed, read_by_python
 from dualbcast.graph.shapes import axis_of, reshape
 from dualbcast.graph.tape import STATE, Primitive, observe, unary
 from dualbcast.graph.variable import OPERATIONS, Variable, method, registered
-from dualbcast.runtime.buffer_pool import POOL
-from dualbcast.runtime.cpu.loader import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from dualbcast.program.scatter import add_rows
 
 
 @registered
@@ -115,7 +108,7 @@ def _scatter_repeated(values: Any, key: Any, shape: tuple[int, ...]) -> Any:
     # For any other key: the positions of its elements in the flattened array.
     size = math.prod(shape)
     places = namespace(values).arange(size).reshape(shape)[key]
-    return _add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
+    return add_rows(values.reshape(-1, 1), places.reshape(-1), size).reshape(shape)
 
 
 def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -> Any:
@@ -126,7 +119,7 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
     places = xp.where(places < 0, places + length, places)
     order = (*range(axis, after), *range(axis), *range(after, values.ndim))
     rest = (*shape[:axis], *shape[axis + 1 :])
-    rows = _add_rows(values.transpose(order).reshape(places.size, math.prod(rest)), places, length)
+    rows = add_rows(values.transpose(order).reshape(places.size, math.prod(rest)), places, length)
     return xp.moveaxis(rows.reshape((length, *rest)), 0, axis)
 
 
@@ -140,65 +133,6 @@ _SCATTER = Primitive(
     _scatter,
     lambda node, cotangents, _wanted: [run(GETITEM, tuple(cotangents), key=key) for key in node.static["keys"]],
 )
-
-
-def _add_rows(rows: Any, places: Any, length: int) -> Any:
-    """An array of `length` rows, with each of `rows` added at its place."""
-    xp = namespace(rows)
-    if isinstance(rows, np.ndarray) and is_float(rows.dtype) and rows.dtype.itemsize <= 8:
-        with np.errstate(over="ignore"):
-            return row_sums(rows, places, length).astype(rows.dtype, copy=False)
-    result = xp.zeros((length, rows.shape[1]), dtype=rows.dtype)
-    if places.size == 0:
-        return result
-    # Rows for the same place side by side, then a running sum that begins anew at each place, over rows twice as far
-    # apart each time; the last row of each place has its sum. No atomic additions, so the order is always the same.
-    order = xp.argsort(places, stable=True)
-    places, sums = places[order], rows[order]
-    distance = 1
-    while distance < places.size and bool((places[distance:] == places[:-distance]).any()):
-        same = (places[distance:] == places[:-distance])[:, None]
-        sums[distance:] = sums[distance:] + xp.where(same, sums[:-distance], xp.zeros_like(sums[:-distance]))
-        distance *= 2
-    last = xp.concatenate([places[1:] != places[:-1], xp.ones(1, dtype=bool)])
-    result[places[last]] = sums[last]
-    return result
-
-
-# Sums of so many terms are not compensated; see docs/decisions/061-thresholds-of-the-graph.md.
-_TERMS_UNCOMPENSATED = 64
-
-
-def row_sums(rows: NDArray[Any], places: NDArray[Any], length: int) -> NDArray[Any]:
-    """As `_add_rows`, in float64 and in the order of the rows.
-
-    If many float64 rows have one place, the rounding errors are added up beside the sums, as in kernels.
-    """
-    count, columns = rows.shape
-    if count and (places.min() < 0 or places.max() >= length):
-        raise IndexError(f"an index is out of bounds for an axis with size {length}")
-    sums: NDArray[Any] = POOL.zeros(length * columns)
-    if not rows.size:
-        return sums.reshape(length, columns)
-    # These live until the sums are there.
-    rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.itemsize <= 4 else np.float64)
-    places = np.ascontiguousarray(places, np.int64)
-    is_compensated = rows.dtype == np.float64 and bool(
-        count > _TERMS_UNCOMPENSATED and np.bincount(places).max() > _TERMS_UNCOMPENSATED
-    )
-    lost = POOL.zeros(sums.size) if is_compensated else sums[:0]
-    arrays = sums, lost, rows, places
-    _scatter_add(rows.dtype.name, is_compensated)(*[each.ctypes.data for each in arrays], count, columns)
-    if is_compensated:
-        # Where a sum is infinite, its rounding error is NaN.
-        np.add(sums, lost, out=sums, where=np.isfinite(lost))
-    return sums.reshape(length, columns)
-
-
-@cache
-def _scatter_add(dtype: str, is_compensated: bool) -> Any:
-    address = compiled("scatter_add", write_scatter_add, dtype, is_compensated, optimise=True)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)(address)
 
 
 def _plain(key: Any, xp: Any) -> Any:

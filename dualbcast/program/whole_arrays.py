@@ -21,6 +21,7 @@ from dualbcast.ir.traversal import free_names, hold, map_blocks
 from dualbcast.program.derived_functions import pullback_of
 from dualbcast.program.element import Element, plain_errors
 from dualbcast.program.outputs import SUM_DTYPE, library_of
+from dualbcast.program.scatter import add_rows
 from dualbcast.rules.library import CHANGED
 from dualbcast.runtime.arguments import DType
 
@@ -43,11 +44,11 @@ def cotangent(
     if count is None:
         total = _at_each_place(element, place, size, values, cotangents)
     else:
-        total = np.zeros(size)
+        total = xp.zeros((size, 1))
         for first in range(0, count, _MOST_PLACES):
             some = range(first, min(first + _MOST_PLACES, count))
             total += _added_up(element, place, some, count, size, values, cotangents)
-    return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
+    return total.astype(dtype, copy=False).reshape(shape)
 
 
 @lru_cache(maxsize=256)
@@ -76,11 +77,11 @@ def _added_up(
     own = outputs + count
     wanted = pulled.select((*(outputs + at for at in some), *range(own, own + len(some))))
     found = wanted.parts((*values, *[0.0] * (count + 1), *cotangents))
-    total = np.zeros(size)
+    xp, shape = library_of(values[place]), cotangents[0].shape
+    total = xp.zeros((size, 1))
     for where, terms in zip(found[: len(some)], found[len(some) :], strict=True):
-        # On the host, since additions on a GPU have no order.
-        pair = [np.broadcast_to(_on_host(each), cotangents[0].shape).ravel() for each in (where, terms)]
-        total += np.bincount(pair[0], pair[1], size)
+        rows, places = (xp.broadcast_to(each, shape).reshape(-1) for each in (terms, where))
+        total += add_rows(rows.astype(np.float64, copy=False).reshape(-1, 1), places, size)
     return total
 
 
@@ -128,10 +129,6 @@ def _like(element: Element, function: ir.Function) -> Element:
     """Another function with the parameters of an element function, and then more."""
     more = tuple(param.name for param in function.params[len(element.names) :])
     return Element(function, (*element.names, *more), element.label, element.options)
-
-
-def _on_host(array: Any) -> Any:
-    return array.get() if hasattr(array, "get") else array
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as st_np
 
 from dualbcast import graph
 from dualbcast.graph import indexing, shapes
-from dualbcast.graph.indexing import row_sums
+from dualbcast.program.scatter import row_sums
 
 SHAPES = st_np.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
 FEW = settings(max_examples=150, deadline=None, derandomize=True)
