@@ -15,14 +15,17 @@ from dualbcast.errors import (
     DerivativeError,
     DTypeError,
     DualbcastError,
+    FailedAssertion,
     IterationError,
     KernelCancelled,
     MissingDependencyError,
+    NonFiniteError,
     ShapeError,
 )
 from dualbcast.interop.pytorch import traced as _pytorch_traced  # noqa: F401 (it marks methods)
 from dualbcast.program.explain import Explanation
 from dualbcast.program.results import Hessian, Jacobian
+from dualbcast.program.trace import Trace, TraceRow
 from dualbcast.rules.registration import custom_partials, not_differentiable, rule, stop_derivative
 from dualbcast.runtime.cpu.interrupt import cancel
 from dualbcast.runtime.cpu.policy import get_num_threads, num_threads, set_num_threads
@@ -39,16 +42,20 @@ __all__ = [
     "DerivativeError",
     "DualbcastError",
     "Explanation",
+    "FailedAssertion",
     "Hessian",
     "IterationError",
     "Jacobian",
     "KernelCancelled",
     "MissingDependencyError",
+    "NonFiniteError",
     "NormalEquations",
     "Pullback",
     "ShapeError",
     "SumAndGradient",
     "SumGradientAndHessian",
+    "Trace",
+    "TraceRow",
     "cancel",
     "custom_partials",
     "derivative",

@@ -6,9 +6,10 @@ import copyreg
 import linecache
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from dualbcast.tracebacks import cell_name, handled_by_callers, place_of, running_shell, user_frames, without_own_frames
@@ -22,10 +23,12 @@ __all__ = [
     "DTypeError",
     "DerivativeError",
     "DualbcastError",
+    "FailedAssertion",
     "IterationError",
     "KernelCancelled",
     "Location",
     "MissingDependencyError",
+    "NonFiniteError",
     "ShapeError",
 ]
 
@@ -189,10 +192,8 @@ class CompileError(_LocatedError):
         The place in the user's source.
     filename : str
         The file, as in `SyntaxError`.
-    lineno : int
-        The line, as in `SyntaxError`.
-    offset : int
-        The column, which counts from 1, as in `SyntaxError`.
+    lineno, offset : int
+        The line and the column, which count from 1, as in `SyntaxError`.
     """
 
     def __init__(
@@ -262,15 +263,13 @@ class IterationError(_LocatedError, RuntimeError):
         The place of the loop.
     filename : str
         The file, as in `SyntaxError`.
-    lineno : int
-        The line, as in `SyntaxError`.
-    offset : int
-        The column, which counts from 1, as in `SyntaxError`.
+    lineno, offset : int
+        The line and the column, which count from 1, as in `SyntaxError`.
     """
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:
         self.index, self.count = index, count
-        element = f"the element at index {index}" if index else "these numbers"
+        element = _element_at(index)
         others = f", and for {count - 1} more" if count > 1 else ""
         hint = (
             f"Look at {name}() at that element: test for what does not converge there (a step that no longer gets "
@@ -283,42 +282,72 @@ class IterationError(_LocatedError, RuntimeError):
 class BoundsError(_LocatedError, IndexError):
     """An index of a whole array was out of range; the contents of `out=` are undefined.
 
-    Parameters
-    ----------
-    name : str
-        The scalar function's name.
-    index : tuple of int
-        The first element whose index was out of range, in the shape that the arguments broadcast to.
-    count : int
-        The number of such elements.
-    location : Location
-        The place of the index in the user's source.
-
-    Attributes
-    ----------
-    index : tuple of int
-        The place of the first such element.
-    count : int
-        The number of such elements.
-    location : Location
-        The place of the index in the user's source.
-    filename : str
-        The file, as in `SyntaxError`.
-    lineno : int
-        The line, as in `SyntaxError`.
-    offset : int
-        The column, which counts from 1, as in `SyntaxError`.
+    The attributes are those of an `IterationError`; the location is that of the index.
     """
 
     def __init__(self, name: str, index: tuple[int, ...], count: int, location: Location) -> None:
         self.index, self.count = index, count
-        element = f"the element at index {index}" if index else "these numbers"
+        element = _element_at(index)
         others = f", and for {count - 1} more" if count > 1 else ""
         hint = (
             f"Look at {name}() at that element; min(max(i, 0), len(array) - 1) or "
             'np.take(array, i, mode="clip") reads the nearest element, mode="wrap" goes round'
         )
         super().__init__(f"this index is out of range for {element}{others}", location, (hint,))
+
+
+class NonFiniteError(_LocatedError, FloatingPointError):
+    """A result is NaN, or not finite, though the arguments are: what the option `check` looks for.
+
+    The kernel has run, and arrays of `out=` have the results. The attributes are those of an `IterationError`, without
+    `count`, and `inputs`; the location is that of the operation that the number comes from. For a sum that overflows
+    `index` is None. `earlier` is where an infinity comes from that a NaN was made of, and the operation.
+
+    Attributes
+    ----------
+    inputs : dict
+        The arguments of the element by name, for example for `trace`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        location: Location,
+        index: tuple[int, ...] | None = None,
+        inputs: Mapping[str, Any] = MappingProxyType({}),
+        earlier: tuple[Location, str] | None = None,
+    ) -> None:
+        self.index, self.inputs = index, dict(inputs)
+        element = f", for {_element_at(index)}" if index is not None else ""
+        more = [_arguments_there(inputs)] if inputs else []
+        if earlier is not None:
+            where, text = earlier
+            more += [f"The infinity in it comes from {text}, at {where}", where.excerpt()]
+        traced = name.partition(":")[0]  # not what is derived from it
+        if index is not None and traced.isidentifier():
+            more.append(f"{traced}.trace(…{f', index={index}' if index else ''}) shows each step.")
+        super().__init__(what + element, location, more)
+
+
+class FailedAssertion(_LocatedError, AssertionError):
+    """An `assert` of a scalar function does not hold for an element; the kernel has not run.
+
+    The attributes are those of a `NonFiniteError`, and `message`: that of the assertion, or "".
+    """
+
+    def __init__(self, message: str, location: Location, index: tuple[int, ...], inputs: Mapping[str, Any]) -> None:
+        self.message, self.index, self.inputs = message, index, dict(inputs)
+        what = f"this assertion fails for {_element_at(index)}{message and f': {message}'}"
+        super().__init__(what, location, [_arguments_there(inputs)])
+
+
+def _element_at(index: tuple[int, ...]) -> str:
+    return f"the element at index {index}" if index else "these numbers"
+
+
+def _arguments_there(inputs: Mapping[str, Any]) -> str:
+    return f"The arguments there: {', '.join(f'{name} = {value}' for name, value in inputs.items())}"
 
 
 class KernelCancelled(DualbcastError, RuntimeError):

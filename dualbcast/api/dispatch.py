@@ -22,10 +22,14 @@ from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.lower import Argument, WholeArray, lower
 from dualbcast.frontend.values import Static
+from dualbcast.ir.nodes import Function
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 from dualbcast.runtime.arguments import Kind, Signature, array_kind, forms_of, no_derivative, sign
 from dualbcast.runtime.launch_plan import Recent
+
+# The options of the decorator that a call may have, too.
+_OF_CALLS = frozenset({"check", "debug"})
 
 
 class Dispatch:
@@ -43,6 +47,9 @@ class Dispatch:
         # captures arrays, that entry is the latest specialisation of the program, and the key with the forms of the
         # captured arrays has the right one.
         self.specialisations: Recent[Specialisation] = Recent()
+        # The options that a call may have, where they are no parameters; and for calls that have some.
+        self._of_calls = _OF_CALLS - self.binder.signature.parameters.keys()
+        self._others: dict[Options, Dispatch] = {}
 
     def wrt_of(self, wrt: Wrt) -> Any:
         """A call's `wrt`, or else the default, as a key."""
@@ -64,6 +71,10 @@ class Dispatch:
         if not named and gradient is None and len(args) in self.binder.plain:
             form, values = self.binder.plain[len(args)], args
         else:
+            if not self._of_calls.isdisjoint(named):
+                options = {name: named[name] for name in self._of_calls & named.keys()}
+                others = {name: value for name, value in named.items() if name not in options}
+                return self._with_options(options).find(args, others, wrt, gradient)
             asked = wrt if gradient is None and not self.partials else self.asked(wrt, gradient)
             form, values = self.binder.bind(args, named, asked)
         key: Any = (form, wrt, gradient, forms_of(values))
@@ -89,6 +100,11 @@ class Dispatch:
             self.specialisations.keep(exact_key, specialisation)
         return self.specialisations.keep(key, specialisation), values_and_captured
 
+    def _with_options(self, options: dict[str, Any]) -> Dispatch:
+        """The same with options that a call has given."""
+        chosen = self.options.debugged(**options)
+        return self._others.setdefault(chosen, Dispatch(self.binder, chosen, self.wrt, self.partials))
+
     def specialise(
         self, form: Form, values: tuple[Any, ...], wrt: Any, gradient: Any = None
     ) -> tuple[Specialisation, tuple[Any, ...]]:
@@ -107,6 +123,11 @@ class Dispatch:
         second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
         recorder = recorder_of(values)
         if adapter is None or recorder is not None:
+            if program.speaks and self.options.debug is not False:
+                # Imported here, since most functions neither print nor assert.
+                from dualbcast.api.debug_calls import DebugSpecialisation
+
+                return DebugSpecialisation(program, signature, first, second, recorder), values
             return Specialisation(program, signature, first, second, recorder), values
         # Imported here, since most processes have no arrays of other libraries.
         from dualbcast.api.foreign_calls import ForeignSpecialisation
@@ -139,7 +160,11 @@ class Dispatch:
                 found = f"{len(positions)} arguments of this call{named and ', '}{named}"
                 raise ArgumentError(f"partial({wrt!r}) names {found}; name one of them")
             element = element.derive("partial", positions)
-        program = self.programs[form, kinds] = Program(element, lowered, form.whole, form.pairs)
+
+        def noted() -> Function:
+            return lower(self.binder.function, arguments, array_kind, notes=True).function
+
+        program = self.programs[form, kinds] = Program(element, lowered, form.whole, form.pairs, noted)
         return program, captured
 
 

@@ -129,7 +129,7 @@ class ForeignSpecialisation(Specialisation):
         flat_element = Element(flat, element.names, label, element.options)
         return Flat(flat_element, blocks, (0, values, values + first), output_dtypes(kinds, self.signature))
 
-    def _shape(self, values: tuple[Any, ...]) -> Shape:
+    def shape_of(self, values: tuple[Any, ...]) -> Shape:
         return self.adapter.shape(values)
 
     def _cast(self, value: Any, dtype: DType, name: str) -> Any:

@@ -19,7 +19,7 @@ from dualbcast.api.inspection import Inspectable
 from dualbcast.api.sum_methods import Sums
 from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_point
 from dualbcast.frontend.source_text import SourceText, origin_of
-from dualbcast.program.products import Backend, Keeping, Options
+from dualbcast.program.products import Backend, Check, Keeping, Options, checked_limit
 from dualbcast.program.results import Jacobian
 
 # All functions by their `id`, by which a graph of PyTorch's compiler names one.
@@ -51,13 +51,15 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         backend: Backend = "auto",
         jacobian: Keeping = "auto",
         max_iterations: int | None = None,
+        check: Check | None = None,
+        debug: bool | None = None,
     ) -> None:
         FUNCTIONS[id(self)] = self
         if backend not in ("auto", "python", "cpu", "cuda"):
             raise BackendError(f"there is no backend {backend!r}; choose auto, python, cpu or cuda")
         if jacobian not in ("auto", "cache", "recompute"):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
-        self._choices = Options(fastmath, backend, jacobian, _checked_limit(max_iterations))
+        self._choices = Options(fastmath, backend, jacobian, checked_limit(max_iterations)).debugged(check, debug)
         if isinstance(function, BroadcastFunction):
             static, whole = static or tuple(function._binder.static), whole or tuple(function._binder.whole)
             if function._origin is not None:
@@ -282,6 +284,8 @@ class DecoratorOptions(TypedDict, total=False):
     backend: Backend
     jacobian: Keeping
     max_iterations: int | None
+    check: Check | None
+    debug: bool | None
 
 
 class Decorator(Protocol):
@@ -320,6 +324,8 @@ def differentiable_broadcast(
     backend: Backend = "auto",
     jacobian: Keeping = "auto",
     max_iterations: int | None = None,
+    check: Check | None = None,
+    debug: bool | None = None,
 ) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
     """Make a scalar Python function broadcast over arrays, with exact derivatives.
 
@@ -350,6 +356,14 @@ def differentiable_broadcast(
         How many iterations a loop may take for an element each time that the element enters it. If one would take
         more, the call raises `IterationError`, which names the first such element and the loop. With a limit, kernels
         also store a byte for each element. The call looks at these bytes, and so has to wait for a GPU.
+    check : {"nan", "finite"}, optional
+        Look at the results of each call, and raise `NonFiniteError` if one is NaN for an element whose arguments are
+        not, or with "finite" if one is NaN or infinite for an element whose arguments are finite. It names the element,
+        its arguments, and the line that the number comes from. The call has to wait for a GPU. A single call can have
+        it as an argument, too: `f.jacobian(x, check="nan")`, if the function has no parameter of this name.
+    debug : bool, optional
+        Whether `print` and `assert` in the function run: by default on the arrays of a CPU, and not on those of a GPU,
+        which would have to be waited for. It may be an argument of a call, as `check` may be.
 
     See Also
     --------
@@ -369,7 +383,7 @@ def differentiable_broadcast(
     >>> y.round(4), J["x"].round(4)
     (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
     """
-    options = Options(fastmath, backend, jacobian, max_iterations)._asdict()
+    options = Options(fastmath, backend, jacobian, max_iterations, check, debug)._asdict()
     if function is None:
         return functools.partial(BroadcastFunction, wrt=wrt, static=static, whole=whole, **options)
     if not callable(function):
@@ -380,14 +394,3 @@ def differentiable_broadcast(
 def _from_text(text: SourceText, name: str, options: dict[str, Any]) -> BroadcastFunction:
     """A BroadcastFunction from a pickle."""
     return BroadcastFunction(text.function(name), **options)
-
-
-def _checked_limit(max_iterations: Any) -> int | None:
-    """`max_iterations=` as a Python integer."""
-    if max_iterations is None:
-        return None
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
-        raise ArgumentError(
-            f"max_iterations={max_iterations!r} is no number of iterations; give a positive integer, or None"
-        )
-    return int(max_iterations)

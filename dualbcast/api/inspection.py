@@ -1,8 +1,9 @@
-"""Looking inside a call without running it: its explanation, and the text of each stage down to machine code."""
+"""Looking inside a call: its explanation, the text of each stage down to machine code, and the steps of one element."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -14,10 +15,11 @@ from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, DTypeError, entry_point
 from dualbcast.foreign_objects import plain_arrays
 from dualbcast.ir.nodes import dump
-from dualbcast.program.element import Call, Derivation, Summed
+from dualbcast.program.element import Call, Derivation, Summed, plain_errors
 from dualbcast.program.explain import Explanation, explain_call
 from dualbcast.program.products import Which
-from dualbcast.runtime.arguments import beside
+from dualbcast.program.trace import Trace
+from dualbcast.runtime.arguments import beside, classify
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
@@ -168,6 +170,98 @@ class Inspectable:
     ) -> str:
         """The disassembled machine code of the CUDA kernel. If a compute capability `cc` is given, no GPU is needed."""
         return self._inspected(arrays, wrt, product, named).cuda_kernel(cc).sass()
+
+    @entry_point
+    def trace(
+        self,
+        *arrays: Any,
+        wrt: Wrt = None,
+        index: int | Sequence[int] | None = None,
+        limit: int = 200,
+        **named: Any,
+    ) -> Trace:
+        """What the scalar function does for one element: the value and the partial derivatives of every step.
+
+        The steps are evaluated in Python, with the arithmetic and the dtype that kernels have for these arguments.
+
+        Parameters
+        ----------
+        *arrays, **named
+            The numbers of one element; or arrays, and the `index` of an element.
+        wrt : str, int, or sequence of them, optional
+            The arguments to differentiate in; as for `value_and_jacobian`.
+        index : int or sequence of int, optional
+            The index of the element in the shape that the arguments broadcast to.
+        limit : int
+            The most rows to keep. Of more steps, as a long loop has, the first and the last ones are kept.
+
+        Returns
+        -------
+        Trace
+            `str` of it is a table, and so is what a notebook shows; `rows` is for programs.
+
+        Raises
+        ------
+        ArgumentError
+            The arguments have several elements, and there is no `index`; or it is none of theirs.
+
+        Examples
+        --------
+        >>> import math
+        >>> from dualbcast import from_source
+        >>> rate = from_source('''
+        ... def rate(t, energy):
+        ...     x = energy / t
+        ...     if x > 700:
+        ...         return 0.0
+        ...     return math.exp(-x)
+        ... ''', namespace={"math": math})
+        >>> print(rate.trace(300.0, 1200.0))
+        rate(t=300, energy=1200), computed in float64
+        line  source                name    value         ∂/∂t            ∂/∂energy
+           2  def rate(t, energy):  t       300           1               0
+           2                        energy  1200          0               1
+           3  x = energy / t        x       4             -0.0133333333   0.00333333333
+           4  if x > 700:           if      False
+           6  return math.exp(-x)   return  0.0183156389  0.000244208519  -6.10521296e-05
+        """
+        # Imported here, since most processes trace nothing.
+        from dualbcast.program.evaluation import numbers_at
+        from dualbcast.program.tracing import trace_of
+
+        dispatch = self._dispatch
+        if dispatch.partials:
+            raise ArgumentError("a partial derivative has no lines of its own; trace the function itself")
+        if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
+            raise ArgumentError(f"limit={limit!r} is no number of rows; give a positive integer")
+        specialisation, values = dispatch.find(arrays, named, dispatch.wrt_of(wrt))
+        if specialisation.recorder is not None:
+            raise ArgumentError("trace takes numbers, and arrays of NumPy's and CuPy's with an index=")
+        element, signature = specialisation.element, specialisation.signature
+        # The derivatives that a kernel refuses are refused here, too.
+        element.typed("value_and_jacobian", specialisation.wrt, signature, None)
+        place = _checked_index(index, specialisation.shape_of(values))
+        with beside(values):
+            numbers = numbers_at(classify(values, element.names, signature).arrays, place)
+        function, label = specialisation.program.noted(), element.label
+        with plain_errors(function):
+            return trace_of(function, element.names, label, specialisation.wrt, numbers, signature.compute, int(limit))
+
+
+def _checked_index(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of an element of a shape, whose numbers are not negative."""
+    if index is None:
+        if any(length != 1 for length in shape):
+            example = (0,) * len(shape)
+            raise ArgumentError(f"the arguments have shape {shape}; say which element, as in index={example}")
+        return (0,) * len(shape)
+    items = tuple(index) if isinstance(index, tuple | list) else (index,)
+    is_integer = all(isinstance(at, int | np.integer) and not isinstance(at, bool) for at in items)
+    if not is_integer or len(items) != len(shape):
+        raise ArgumentError(f"index={index!r} is no index of an element; the arguments have shape {shape}")
+    if any(not -length <= at < length for at, length in zip(items, shape, strict=True)):
+        raise ArgumentError(f"index={index!r} is outside the arguments, which have shape {shape}")
+    return tuple([int(at) % length for at, length in zip(items, shape, strict=True)])
 
 
 def _derived_call(specialisation: Specialisation, derivation: Derivation, call: Call, values: tuple[Any, ...]) -> Call:

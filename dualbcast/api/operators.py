@@ -75,6 +75,7 @@ class Derivative(DerivativeOf):
                 raise ArgumentError(f"in {self.__name__}: {error.message}{instead}") from None
             calls = tuple((name, where) for name, where in error.calls if where.filename != own)
             raise CompileError(error.message, error.location, error.hint, calls) from None
+        specialisation.speak(values)
         if call.plan.geometry.shape != () or not all(isinstance(value, bool | int | float) for value in given):
             with beside(values):
                 return call.results.value(call.run())

@@ -6,6 +6,7 @@ earlier call has left one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dualbcast.api.whole_arrays import apart, places_along
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
-from dualbcast.ir.nodes import NUMBER, Structure
+from dualbcast.ir.nodes import NUMBER, Function, Structure
 from dualbcast.program.element import Call, Derivation, Element, Ran, Summed, run_call
 from dualbcast.program.outputs import (
     SUM_DTYPE,
@@ -41,15 +42,22 @@ class Program:
     """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays.
 
     `whole` has the places of whole arrays among the parameters, and how many lengths follow each; `pairs` those of the
-    real parts of complex numbers, which their imaginary parts follow.
+    real parts of complex numbers, which their imaginary parts follow. `noted` lowers it once more, with notes of what
+    its steps do, and `speaks` says whether it prints or asserts.
     """
 
-    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "pairs", "whole")
+    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "noted", "pairs", "speaks", "whole")
 
     def __init__(
-        self, element: Element, lowered: Lowered, whole: tuple[tuple[int, int], ...], pairs: tuple[int, ...]
+        self,
+        element: Element,
+        lowered: Lowered,
+        whole: tuple[tuple[int, int], ...],
+        pairs: tuple[int, ...],
+        noted: Callable[[], Function],
     ) -> None:
         self.element, self.whole, self.pairs = element, whole, pairs
+        self.noted, self.speaks = noted, lowered.speaks
         # Each with what reads it without a call of Python code, since every call of the function does that.
         self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
@@ -106,6 +114,9 @@ class Specialisation:
         self._rest: Specialisation | None = None
         self.whole = {place: axes for place, axes in program.whole if place in wrt}
         self._plain = tuple([at for at in wrt if at not in self.whole])
+
+    def speak(self, values: tuple[Any, ...]) -> None:
+        """Run the function's `print` and `assert` statements, of which this one has none, for the values of a call."""
 
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
@@ -254,7 +265,7 @@ class Specialisation:
 
     def _weights(self, weights: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """A weight for each output, checked, in the dtype of the arithmetic."""
-        structure, shape = self.element.function.structure, self._shape(values)
+        structure, shape = self.element.function.structure, self.shape_of(values)
         compute = np.dtype(self.signature.compute)
         checked = [self._cast(each, compute, "the weight") for each in weights_of(weights, structure)]
         for each in checked:
@@ -288,7 +299,7 @@ class Specialisation:
     def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs, checked, in the dtype of the result."""
         count, checked = self.element.function.structure.count, []
-        shape = self._shape(values)
+        shape = self.shape_of(values)
         for at, cotangent in zip(self.element.floats, given, strict=True):
             name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
             if cotangent is None:
@@ -314,7 +325,7 @@ class Specialisation:
             checked.append(tangent)
         return tuple(checked)
 
-    def _shape(self, values: tuple[Any, ...]) -> Shape:
+    def shape_of(self, values: tuple[Any, ...]) -> Shape:
         """The shape that the values broadcast to."""
         return result_shape(tuple([(_shape_of(value), (), None) for value in values]), self.element.names)
 

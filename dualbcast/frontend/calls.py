@@ -310,7 +310,8 @@ def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Cal
     name = _name_of(function)
     if name in _OUTPUT_FUNCTIONS or _module_of(function).partition(".")[0] in _OUTPUT_MODULES:
         problem = f"{name}() is a side effect, which a kernel cannot have"
-        env.fail(node, problem, "the value as another output")
+        instead = "a statement of its own: print(…)" if name == "print" else "the value as another output"
+        env.fail(node, problem, instead)
     if isinstance(function, type) and not _module_of(function).startswith("numpy"):
         instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
         env.fail(node, f"{name} objects cannot be made in a kernel", instead)

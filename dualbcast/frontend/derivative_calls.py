@@ -77,7 +77,15 @@ def _differentiate(env: Environment, derived: Derived, arguments: Arguments, nod
     given.update(seeds)
     first = Arguments(tuple(given[at] for at in range(len(args))), {key: given[key] for key in keywords})
     body: list[Stmt] = []
-    value = _value_in(env, body, derived.function, (first, *later), node)
+    notes = env.notes
+    if notes:
+        # The derivative has no notes. Those of the function come from a value that nothing else reads.
+        _value_in(env, env.block, derived.function, sequence, node)
+        env.notes = False
+    try:
+        value = _value_in(env, body, derived.function, (first, *later), node)
+    finally:
+        env.notes = notes
     if is_function(value):
         # The derivative of a function that returns a function is a function too; it is taken when that is called.
         if operator.has_value:

@@ -82,6 +82,10 @@ class Environment:
     derived: set[str] = field(default_factory=set)
     # The functions that are being inlined, outermost first, each inside the one before it.
     inlined: list[object] = field(default_factory=list)
+    # Whether notes say what each step does; None where `print` and `assert` are refused, as in the function of a rule.
+    notes: bool | None = None
+    # Whether the function prints, or asserts what is not known.
+    speaks: bool = False
     # How many loops have been written out, and how many operations there are.
     unrolled: int = 0
     length: int = 0

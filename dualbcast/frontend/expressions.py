@@ -14,6 +14,7 @@ from typing import Any
 from dualbcast.frontend import whole_arrays
 from dualbcast.frontend.environment import Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.notes import note
 from dualbcast.frontend.values import (
     Arguments,
     Keywords,
@@ -295,7 +296,8 @@ def assign(env: Environment, target: ast.expr, value: Value) -> None:
     """Bind the names in a target to a value, or to its items."""
     if isinstance(target, ast.Name):
         env.refuse_iterator(value, target, target.id)
-        env.frame.bindings[target.id] = env.rename(value, target.id)
+        env.frame.bindings[target.id] = value = env.rename(value, target.id)
+        note(env, "assign", target.id, value, target)
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(env, target, value)
     elif isinstance(target, ast.Subscript):

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
+from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import Arguments, Bindings, Closure, Frame, Key, Keywords, Record, Unassigned, Value
@@ -140,8 +141,13 @@ def lower_body(env: Environment, frame: Frame) -> Value:
         yielded = first_yield(node)
         if yielded is not None:
             expression(env, yielded)
+        for parameter in (*positional_parameters(node.args), node.args.vararg, *node.args.kwonlyargs):
+            if parameter is not None:
+                note(env, "argument", parameter.arg, frame.bindings[parameter.arg], parameter)
         if isinstance(node, ast.Lambda):
-            return env.rename(expression(env, node.body), TEMPORARY + "value")
+            value = env.rename(expression(env, node.body), TEMPORARY + "value")
+            note(env, "return", "return", value, node.body)
+            return value
         frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = FALSE
         falls = statements(env, node.body)
         returned = frame.bindings.get(Key.RETURNED, FALSE)

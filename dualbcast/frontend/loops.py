@@ -18,6 +18,7 @@ from dualbcast.frontend import paths
 from dualbcast.frontend.environment import Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
+from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, short_circuit
 from dualbcast.frontend.source import assigned_names, local_names
 from dualbcast.frontend.values import Bindings, Copies, Edge, Key, Loop, Range, Record, Unassigned, Unrolled, Value
@@ -248,6 +249,8 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
     frame.bindings = dict(loop.start)
     with env.into(pre):
         goes_on = condition(env, stmt.test) if isinstance(stmt, ast.While) else TRUE
+        if isinstance(stmt, ast.While):
+            note(env, "test", "while", goes_on, stmt.test)
     if goes_on == FALSE:
         frame.bindings = initial
         return paths.statements(env, stmt.orelse)

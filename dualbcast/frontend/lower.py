@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 # Each of these files registers the lowerings of its syntax in the dispatch table.
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
+import dualbcast.frontend.messages
 import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.complex_numbers import Complex
@@ -25,7 +26,7 @@ from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
 from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, Whole, describe
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
-from dualbcast.ir.traversal import among, operations_of
+from dualbcast.ir.traversal import among, operations_of, remove_dead
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.registration import open_to_users
 from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
@@ -68,23 +69,35 @@ class Lowered(NamedTuple):
     arrays: dict[str, Capture]
     # The axes along which places are asked for.
     axes: tuple[int, ...]
+    # Whether it prints, or asserts what is not known.
+    speaks: bool
 
 
 def lower(
-    function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind = lambda _: None
+    function: Callable[..., Any],
+    arguments: Sequence[Argument],
+    array_kind: ArrayKind = lambda _: None,
+    *,
+    notes: bool = False,
 ) -> Lowered:
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls.
 
     `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
     an array's elements, "complex", a number, or a Python object that is known. `array_kind` gives the kind of the
-    elements of a captured array, or None for an object that is no array. Errors are `CompileError`s at the user's line.
+    elements of a captured array, or None for an object that is no array. With `notes` the IR also says what each step
+    does. Errors are `CompileError`s at the user's line.
     """
-    lowered = _lower_function(function, arguments, array_kind, whole=True)
+    lowered = _lower_function(function, arguments, array_kind, whole=True, notes=notes)
     return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
 
 
 def _lower_function(
-    function: Callable[..., Any], arguments: Sequence[Argument], array_kind: ArrayKind, *, whole: bool
+    function: Callable[..., Any],
+    arguments: Sequence[Argument],
+    array_kind: ArrayKind,
+    *,
+    whole: bool,
+    notes: bool | None = None,
 ) -> Lowered:
     """The IR of a scalar function alone.
 
@@ -95,7 +108,7 @@ def _lower_function(
     assert isinstance(function, FunctionType)
     node = source.node
     frame = Frame(source, node, local_names(node), {})
-    env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame)
+    env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame, notes=notes)
     env.guards.append(source.code())
     params = _bind_parameters(env, node.args, arguments)
     meaning = env.meaning(function) if whole else None
@@ -124,9 +137,11 @@ def _lower_function(
         structure,
         among(env.derived, body),
     )
+    if env.speaks and not notes:
+        lowered = remove_dead(lowered)  # what only the texts need
     guards = {(id(guard.place), guard.key, guard.attribute): guard for guard in env.guards}
     arrays = {label: capture for label, (_, capture) in env.arrays.items()}
-    return Lowered(lowered, tuple(guards.values()), arrays, tuple(env.indices))
+    return Lowered(lowered, tuple(guards.values()), arrays, tuple(env.indices), env.speaks)
 
 
 def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[Argument]) -> list[Var]:

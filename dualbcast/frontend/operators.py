@@ -14,6 +14,7 @@ from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
+from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
@@ -199,6 +200,7 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
 def _conditional(env: Environment, node: ast.IfExp) -> Value:
     node = in_order(node)
     test = condition(env, node.test)
+    note(env, "test", "if", test, node.test)
     if isinstance(test, Const):
         return expression(env, node.body if test.value else node.orelse)
     return choose(env, test, partial(expression, env, node.body), partial(expression, env, node.orelse), node)

@@ -1,4 +1,4 @@
-"""Statements other than loops: assignments, branches, returns and jumps, inner functions, `raise` and `assert`."""
+"""Statements other than loops: assignments, branches, returns and jumps, inner functions, and `raise`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import NoReturn
 
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
-from dualbcast.frontend.expressions import assign, fit_items, items_of
+from dualbcast.frontend.expressions import assign, fit_items
 from dualbcast.frontend.inlining import make_closure
+from dualbcast.frontend.messages import words
+from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, in_order, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.values import Bindings, Key, Record, Static, Unrolled, Value, describe, is_instance
@@ -64,6 +66,7 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
         env.fail(stmt, "a return without a value", "the value: `return x`")
     frame = env.frame
     frame.bindings[Key.RESULT] = expression(env, stmt.value)
+    note(env, "return", "return", frame.bindings[Key.RESULT], stmt)
     frame.returned_at = stmt
     frame.bindings[Key.RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = TRUE
@@ -82,7 +85,7 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
     return jump(env, loop.breaks if isinstance(stmt, ast.Break) else loop.continues, stmt)
 
 
-# --- statements that stop a call while it is compiled ----------------------------------------------------------------
+# --- statements without a value --------------------------------------------------------------------------------------
 
 
 @lowers(ast.Raise)
@@ -91,26 +94,7 @@ def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> NoReturn:
         env.fail(stmt, "raise cannot be compiled", "a return of nan: elements of an array cannot stop each other")
     called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
     name = ast.unparse(called) if called is not None else "an exception"
-    env.fail(stmt, f"this call raises {name}{_words(env, args)}")
-
-
-@lowers(ast.Assert)
-def _assert(env: Environment, stmt: ast.Assert, _: Rest) -> None:
-    is_outermost = env.block is env.root
-    test = condition(env, stmt.test)
-    if test == TRUE:
-        return
-    if test == FALSE and is_outermost:
-        env.fail(stmt, f"this assertion fails{_words(env, [stmt.msg] if stmt.msg else [])}")
-    env.fail(stmt, "assert cannot be compiled", "a conditional value, such as nan where the condition fails")
-
-
-def _words(env: Environment, nodes: list[ast.expr]) -> str:
-    """The text of an exception after a colon; empty if it is not known when the kernel is compiled."""
-    values = items_of(env, nodes)
-    is_known = all(isinstance(value, Const | Static) for value in values)
-    words = ", ".join(str(env.known_object(value, nodes[0], "")) for value in values) if is_known else ""
-    return words and f": {words}"
+    env.fail(stmt, f"this call raises {name}{words(env, args)}")
 
 
 @lowers(ast.Pass)
@@ -118,18 +102,11 @@ def _pass(*_: object) -> None:
     pass
 
 
-@lowers(ast.Expr)
-def _expression(env: Environment, stmt: ast.Expr, _: Rest) -> None:
-    if isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str):  # a docstring
-        return
-    expression(env, stmt.value)  # an error in it comes first
-    env.fail(stmt, "the value of this expression is not used", "an assignment or a return")
-
-
 @lowers(ast.If)
 def _if(env: Environment, stmt: ast.If, rest: Rest) -> bool | None:
     stmt = in_order(stmt)
     test = condition(env, stmt.test)
+    note(env, "test", "if", test, stmt.test)
     if isinstance(test, Const):
         return None if statements(env, stmt.body if test.value else stmt.orelse) else False
     return _split(env, test, (partial(statements, env, stmt.body), partial(statements, env, stmt.orelse)), rest, stmt)
@@ -191,6 +168,8 @@ def _cases(
             return condition(env, guard)
 
         test = truth(env, guard, short_circuit(env, "and", test, holds, guard))
+
+    note(env, "test", "case", test, case.pattern)
 
     def body() -> bool:
         if not has_bound:  # otherwise the guard may have given the names other values since

@@ -214,7 +214,7 @@ class Program:
     def _add_to_batch(self, entry: Entry, values: tuple[Any, ...]) -> bool:
         element: Element = entry.static["element"]
         path = element.path_of_parts(values, entry.static["dtypes"], entry.static["shapes"])
-        added = None if path is None or path.results.checks is not None else self._batch.add(path, values)
+        added = None if path is None or path.results.is_checked else self._batch.add(path, values)
         if path is None or added is None:
             return False
         outputs, after = added
@@ -246,7 +246,7 @@ def _launcher(entry: Entry, example: Sequence[Any]) -> Callable[..., Any]:
         path = call.fast_path(tuple(example))
 
     def launch(*values: Any) -> Any:
-        outputs = None if path is None or path.results.checks is not None else path.run(values)
+        outputs = None if path is None or path.results.is_checked else path.run(values)
         if path is None or outputs is None:
             return function(*values, **static)
         return path.results.arrays_of_parts(outputs) if function is parts_of else outputs

@@ -296,6 +296,8 @@ class Variable:
         """Make the call of a BroadcastFunction whose parameters have these values, some of which are Variables."""
         if out is not None:
             raise ArgumentError(f"{function!r}: out= does not go with Variables, which do not change")
+        if specialisation.program.speaks:  # of values as they are now, so the call cannot be replayed with others
+            specialisation.speak(tuple([each.value if isinstance(each, Variable) else each for each in values]))
         return OPERATIONS["call_bound"](specialisation, values, function.__name__)
 
     __add__, __radd__ = _operators("apply", "add")

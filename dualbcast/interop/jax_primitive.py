@@ -95,9 +95,10 @@ PRIMITIVE.def_abstract_eval(abstract)
 
 
 def runs_in_python(element: Element) -> bool:
-    """Whether XLA calls Python: for the interpreter, and for kernels whose loops have a limit, since only Python can
-    raise an error that says where it was exceeded."""
-    return element.options.backend == "python" or element.options.max_iterations is not None
+    """Whether XLA calls Python: for the interpreter, and for kernels whose loops have a limit or whose results are
+    checked, since only Python can raise an error that says where."""
+    options = element.options
+    return options.backend == "python" or options.max_iterations is not None or options.check is not None
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------

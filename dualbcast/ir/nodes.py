@@ -268,7 +268,24 @@ class Continue:
     location: Location = field(default=NOWHERE, repr=False)
 
 
-Stmt = Assign | If | While | For | Break | Continue
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a step of the user's function does, for those who watch it run; kernels have none.
+
+    `what` is the step. `labels` are the names of the `values`; the one label of `print` and `assert` is a template of
+    `str.format` for the text, and the first value of `assert` its condition. `depth` counts the inlined calls around
+    the step, and `function` is the innermost.
+    """
+
+    what: Literal["argument", "assign", "test", "return", "print", "assert"]
+    labels: tuple[str, ...]
+    values: tuple[Expr, ...]
+    function: str = ""
+    depth: int = 0
+    location: Location = field(default=NOWHERE, repr=False)
+
+
+Stmt = Assign | If | While | For | Break | Continue | Note
 Block = tuple[Stmt, ...]
 
 
@@ -366,6 +383,9 @@ def dump(function: Function) -> str:
                 case For():
                     bounds = ", ".join(map(format_expr, (stmt.start, stmt.stop, stmt.step)))
                     parts = [(f"for {stmt.target.name} in range({bounds}):", stmt.body)]
+                case Note():
+                    values = ", ".join(map(format_expr, stmt.values))
+                    parts = [(f"note {stmt.what} {list(stmt.labels)}: {values}", ())]
                 case Break() | Continue():
                     parts = [(type(stmt).__name__.lower(), ())]
             for text, inner in parts:

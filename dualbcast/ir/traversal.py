@@ -61,6 +61,8 @@ def expressions(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
             return (stmt.test,)
         case ir.For():
             return (stmt.start, stmt.stop, stmt.step)
+        case ir.Note():
+            return stmt.values
         case _:
             return ()
 
@@ -201,6 +203,8 @@ def map_exprs(stmt: ir.Stmt, change: Callable[[ir.Expr], ir.Expr], inner: Callab
         case ir.For():
             start, stop, step = change(stmt.start), change(stmt.stop), change(stmt.step)
             return ir.For(stmt.target, start, stop, step, inner(stmt.body), stmt.location)
+        case ir.Note():
+            return replace(stmt, values=tuple(map(change, stmt.values)))
         case _:
             return stmt
 

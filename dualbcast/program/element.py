@@ -16,8 +16,8 @@ from dualbcast.ir.nodes import Function
 from dualbcast.ir.traversal import floats, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
-from dualbcast.program.outputs import Results
-from dualbcast.program.products import Backend, Options, TypedProduct, Which
+from dualbcast.program.outputs import Results, is_sound
+from dualbcast.program.products import Backend, Check, Options, TypedProduct, Which
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -201,9 +201,17 @@ class Call:
         """The rule that makes results of the outputs."""
         return Results(self.spec, self.plan, self.sums)
 
-    def run(self) -> tuple[Any, ...]:
+    def run(self) -> Sequence[Any]:
         """Run the kernel, compiled if there is none yet; the outputs."""
-        backend, planned, checks = self.backend(), self.plan, self.spec.checks
+        outputs, checks = self._run(), self.spec.checks
+        outputs = outputs if checks is None else checks.check(outputs)
+        check = self.spec.options.check
+        if check is not None and not is_sound(outputs, check):
+            self.refuse(outputs, check)
+        return outputs
+
+    def _run(self) -> tuple[Any, ...]:
+        backend, planned = self.backend(), self.plan
         if planned.geometry.total and planned.targets:
             if backend == "cpu":
                 geometry = planned.geometry
@@ -213,8 +221,25 @@ class Call:
                 self._launch_cuda()
             else:
                 self.interpret("python")
-        outputs = planned.written()
-        return outputs if checks is None else checks.check(outputs)
+        return planned.written()
+
+    def refuse(self, outputs: Sequence[Any], check: Check) -> None:
+        """Raise a `NonFiniteError` for outputs of the kernel, unless they come from arguments that are no better."""
+        from dualbcast.program.finite import error_of, error_of_sums  # needed for errors only
+
+        spec, arrays = self.spec, self.plan.operands.arrays
+        with beside(outputs):
+            if self.plan.shapes is None:
+                error = error_of(spec, arrays, outputs, check)
+            else:
+                is_interpreted = spec.options.backend == "python"
+                whole = plan(self.plan.operands, spec.dtypes, None, None, 0.0, is_interpreted)
+                terms = Call(spec, whole)._run()[: len(outputs)]
+                error = error_of(spec, arrays, terms, check)
+                if error is None and is_sound(terms, check):  # NaN is the sum of infinities of both signs
+                    error = error_of(spec, arrays, terms, "finite") or error_of_sums(spec, check)
+        if error is not None:
+            raise error
 
     def _launch_cuda(self) -> None:
         from dualbcast.runtime.cuda import launch as cuda_launch
@@ -320,7 +345,12 @@ def run_call(
         outputs = path.run(values, out)
         if outputs is not None:
             results = path.results
-            return results, outputs if results.checks is None else results.checks.check(outputs)
+            if results.is_checked:
+                outputs = outputs if results.checks is None else results.checks.check(outputs)
+                if results.check is not None and not is_sound(outputs, results.check):
+                    with beside((*values, *out)):
+                        prepare(*details).refuse(outputs, results.check)
+            return results, outputs
     with beside((*values, *out)):
         call = prepare(*details)
         outputs = call.run()

@@ -1,4 +1,4 @@
-"""The small HTML tables that notebooks show for the derivatives of a call and for its explanation.
+"""The small HTML tables that notebooks show for the derivatives of a call, for its explanation, and for a trace.
 
 They have no colours of their own, so that they suit light and dark notebooks, and no elements of arrays.
 """
@@ -50,6 +50,14 @@ def explanation_table(title: str, rows: Sequence[tuple[str, str]], passes: Seque
     return _table(title, [], [([label], [text]) for label, text in rows]) + "".join(unfolded)
 
 
+def trace_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], first: int, note: str) -> str:
+    """The steps of a trace, a row for each; the note, if there is one, comes after the `first` of them."""
+    lines = [([place], cells) for place, *cells in rows]
+    if note:
+        lines.insert(first, ([""], [note]))
+    return _table(title, heads, lines)
+
+
 def _table(
     title: str, heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]], notes: Sequence[str] = ()
 ) -> str:
@@ -66,5 +74,5 @@ def _table(
 
 
 def _cell(tag: str, text: str) -> str:
-    faint = "; opacity: 0.5" if tag == "td" and text == "0" else ""
-    return f'<{tag} style="text-align: left{faint}">{escape(text)}</{tag}>'
+    style = "; opacity: 0.5" if tag == "td" and text == "0" else "; white-space: pre" if text[:1] == " " else ""
+    return f'<{tag} style="text-align: left{style}">{escape(text)}</{tag}>'

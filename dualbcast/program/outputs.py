@@ -16,7 +16,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
 from dualbcast.ir.nodes import Structure
-from dualbcast.program.products import Block, TypedProduct
+from dualbcast.program.products import Block, Check, TypedProduct
 from dualbcast.runtime.arguments import DType, beside, is_array
 from dualbcast.runtime.buffer_pool import POOL
 from dualbcast.runtime.iteration_space import Shapes
@@ -44,6 +44,9 @@ class Results:
     def __init__(self, spec: TypedProduct, planned: Plan, sums: Shapes) -> None:
         product, operands = spec.product, planned.operands
         self.names, self.positions, self.checks = spec.names, spec.wrt, spec.checks
+        # Whether the outputs are looked at before they are results; and what the option says they are checked for.
+        self.check = spec.options.check
+        self.is_checked = self.checks is not None or self.check is not None
         self.wrt = tuple([spec.names[at] for at in spec.wrt])
         self.structure, self.blocks = product.structure, product.blocks
         # Where the outputs of the kernel begin that are values, first partials, and second partials.
@@ -220,6 +223,23 @@ def all_stored(count: int, wrt: Sequence[int], order: int) -> tuple[dict[tuple[i
 def library_of(array: Any) -> Any:
     """NumPy or CuPy, whichever an array belongs to."""
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["cupy"]
+
+
+def is_float(array: Any) -> bool:
+    """Whether the elements of an array are floats, which may not be finite."""
+    return bool(array.dtype.kind == "f" or array.dtype.name == "bfloat16")
+
+
+def unsound(array: Any, check: Check) -> Any:
+    """Which elements of an array of floats the option `check` refuses."""
+    library = library_of(array)
+    return library.isnan(array) if check == "nan" else ~library.isfinite(array)
+
+
+def is_sound(outputs: Sequence[Any], check: Check) -> bool:
+    """Whether the option `check` refuses no element of any output."""
+    with beside(outputs):
+        return not any(bool(unsound(array, check).any()) for array in outputs if is_float(array))
 
 
 def broadcasts_to(shape: Shape, whole: Shape) -> bool:

@@ -59,6 +59,17 @@ def checked(max_iterations: int | None, places: dict[Location, int], last: int, 
     return [*bounds, partial(limit_iterations, most=max_iterations, loops=places, last=last, is_checked=reads)]
 
 
+def speaking() -> list[Pass]:
+    """The passes of a function with notes to one that says which elements print, or fail an assertion."""
+    from dualbcast.passes.speaking_elements import flag_speaking_elements
+
+    return [
+        flag_speaking_elements,
+        # It takes away what only the values of the function need.
+        simplify,
+    ]
+
+
 def plain() -> list[Pass]:
     """The passes to the operations that are computed, on whatever target, to be counted."""
     return [drop_custom_derivatives]

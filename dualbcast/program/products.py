@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dualbcast import disk_cache
-from dualbcast.errors import Location, nested_too_deeply
+from dualbcast.errors import ArgumentError, Location, nested_too_deeply
 from dualbcast.ir.nodes import BOUNDED, ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
@@ -33,6 +33,8 @@ Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
+# What the results of calls are checked for: NaN, or infinities as well.
+Check = Literal["nan", "finite"]
 # The places of regions, and how they were eliminated.
 Plans = tuple[tuple[Location, Any], ...]
 # How many more values may wait where that takes fewer operations.
@@ -212,16 +214,38 @@ def checked(
 
 
 class Options(NamedTuple):
-    """Options of the decorator: how kernels are made, where they run, and whether a graph keeps their Jacobians."""
+    """Options of the decorator: how kernels are made, where they run, whether a graph keeps their Jacobians, what
+    results are checked for, and whether `print` and `assert` run: None for on a CPU only."""
 
     fastmath: bool = False
     backend: Backend = "auto"
     jacobian: Keeping = "auto"
     max_iterations: int | None = None
+    check: Check | None = None
+    debug: bool | None = None
+
+    def debugged(self, check: Any = None, debug: Any = None) -> Options:
+        """The options with these for the search for faults, where they are not None."""
+        if check not in (None, "nan", "finite"):
+            raise ArgumentError(f"check={check!r} is nothing to check for; choose nan or finite")
+        if debug is not None and not isinstance(debug, bool):
+            raise ArgumentError(f"debug={debug!r} is neither True nor False")
+        return self._replace(check=check or self.check, debug=self.debug if debug is None else debug)
 
     def runs_like(self, other: Options) -> bool:
         """Whether functions with these options can be in one kernel."""
-        return self._replace(jacobian=other.jacobian) == other
+        return self._replace(jacobian=other.jacobian, debug=other.debug) == other
+
+
+def checked_limit(max_iterations: Any) -> int | None:
+    """`max_iterations=` as a Python integer."""
+    if max_iterations is None:
+        return None
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
+        raise ArgumentError(
+            f"max_iterations={max_iterations!r} is no number of iterations; give a positive integer, or None"
+        )
+    return int(max_iterations)
 
 
 def output_dtypes(kinds: Iterable[Kind], signature: Signature) -> tuple[DType, ...]:
@@ -251,6 +275,7 @@ class TypedProduct:
         identity: str,
     ) -> None:
         self.wrt, self.signature, self.parts, self.names, self.options = wrt, signature, parts, names, options
+        self.label = label
         most = options.max_iterations
         self.product, self.checks = checked(product(function, which, wrt, identity), function, most, label)
         dtypes = list(output_dtypes(self.product.kinds, signature))

@@ -49,7 +49,7 @@ _LONGEST = 2**48
 _MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma, "tgamma": _tgamma}
 
 
-def _namespace(dtype: str) -> dict[str, Any]:
+def namespace(dtype: str) -> dict[str, Any]:
     """The meaning of a text's free names for a compute dtype."""
     scalar = {"float32": np.float32, "float64": np.float64}[dtype]
 
@@ -109,12 +109,12 @@ class PythonKernel:
         self.source = source
         name = f"{source.element}_{disk_cache.key(source.text)[:16]}.py"
         filename = disk_cache.write_text(name, source.text) if keep else f"<{name}>"
-        namespace = _namespace(source.dtype)
+        names = namespace(source.dtype)
         try:
-            exec(compile(source.text, filename, "exec"), namespace)
+            exec(compile(source.text, filename, "exec"), names)
         except Exception as error:
             raise kernel_fault(source.element, "Python", filename, error) from None
-        self._element: Callable[..., None] = namespace[source.element]
+        self._element: Callable[..., None] = names[source.element]
 
     def launch(
         self, total: int, ints: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]], split: Split | None = None

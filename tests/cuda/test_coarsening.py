@@ -68,7 +68,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     source = kernel_source(
         spec.product.forward, layout, spec.signature.compute, spec.signature.storages, dtypes, "cuda", "", fastmath
     )
-    namespace = interpreter._namespace(source.dtype) | WIDE | HALF | free
+    namespace = interpreter.namespace(source.dtype) | WIDE | HALF | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.geometry.total, dtype) for dtype in spec.dtypes]
     memory = [array.reshape(-1) for array in (*call.plan.operands.arrays, *outputs)]

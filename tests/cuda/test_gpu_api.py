@@ -12,7 +12,14 @@ from corpus import CORPUS, Case
 from models import cell_update
 from oracles import numbers_of
 
-from dualbcast import ArgumentError, BackendError, IterationError, differentiable_broadcast
+from dualbcast import (
+    ArgumentError,
+    BackendError,
+    FailedAssertion,
+    IterationError,
+    NonFiniteError,
+    differentiable_broadcast,
+)
 from dualbcast.runtime.cuda import launch as cuda_launch
 
 pytestmark = pytest.mark.gpu
@@ -292,6 +299,48 @@ def test_several_devices_take_turns(xp: Any) -> None:
             with xp.cuda.Device(device):
                 np.testing.assert_array_equal(value.get(), (1.0 + turn) ** 3)
     assert xp.cuda.runtime.getDevice() == 0
+
+
+@differentiable_broadcast
+def checked_root(x: float, scale: float) -> float:
+    assert x >= 0.0, f"no root of {x}"
+    if x > 8.0:
+        print("large", x)
+    return math.sqrt(x) * scale
+
+
+def test_a_check_names_the_first_element(xp: Any) -> None:
+    x = xp.asarray(np.array([[1.0, 4.0, 0.0], [0.0, 9.0, 1.0]], np.float32))
+    for _ in range(2):
+        assert host(checked_root(x, 2.0, check="finite")).tolist() == [[2.0, 4.0, 0.0], [0.0, 6.0, 2.0]]
+        for product in (checked_root.jacobian, checked_root.value_and_jacobian, checked_root.hessian):
+            with pytest.raises(NonFiniteError, match=r"/ 0\.0 = inf here") as caught:
+                product(x, np.float32(2.0), check="finite")
+            assert caught.value.index == (0, 2)
+            assert caught.value.inputs == {"x": 0.0, "scale": 2.0}
+            assert caught.value.lineno == checked_root.__wrapped__.__code__.co_firstlineno + 5
+    value, pullback = checked_root.vjp(x, 2.0, check="finite")
+    with pytest.raises(NonFiniteError) as caught:
+        pullback(xp.ones((2, 3)).astype(value.dtype))
+    assert caught.value.index == (0, 2)
+
+
+def test_debug_statements_run_if_asked(xp: Any, capsys: Any) -> None:
+    x = xp.asarray([4.0, 9.0, 16.0])
+    assert host(checked_root(x, 1.0)).tolist() == [2.0, 3.0, 4.0]
+    assert capsys.readouterr().out == ""
+    assert host(checked_root(x, 1.0, debug=True)).tolist() == [2.0, 3.0, 4.0]
+    assert capsys.readouterr().out == "large 9.0\nlarge 16.0\n"
+    assert np.isnan(host(checked_root(-x, 1.0))).all()
+    with pytest.raises(FailedAssertion, match=r"for the element at index \(0,\): no root of -4\.0"):
+        checked_root(-x, 1.0, debug=True)
+
+
+def test_the_trace_of_an_element(xp: Any) -> None:
+    trace = checked_root.trace(xp.asarray([4.0, 9.0]), 3.0, index=1)
+    assert trace.arguments == {"x": 9.0, "scale": 3.0}
+    assert trace.value == 9.0
+    assert trace.rows[-1].partials == {"x": 0.5, "scale": 3.0}
 
 
 def test_max_iterations_names_the_first_element(xp: Any) -> None:

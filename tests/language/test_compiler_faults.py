@@ -169,7 +169,7 @@ def test_what_numba_cuda_refuses_is_our_fault(cause: Exception, monkeypatch: pyt
 
 @pytest.mark.usefixtures("no_cache")
 def test_what_python_refuses_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_namespace", lambda _: {})
+    monkeypatch.setattr(interpreter, "namespace", lambda _: {})
     monkeypatch.setattr(interpreter, "compile", raising(cause := SyntaxError("too many parentheses")), raising=False)
     with pytest.raises(BackendError) as caught:
         differentiable_broadcast(backend="python")(cube())(X)

@@ -115,7 +115,6 @@ ERRORS = {
     "sorted by data": ("return «sorted((x, y), reverse=x > 0)»[0]", "must be known when the kernel is compiled", ...),
     "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
     "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of an empty tuple", "a start value"),
-    "assertion by data": ("assert_ = x\n«assert x > 0»\nreturn assert_", "assert cannot be compiled", "nan"),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
 }
 

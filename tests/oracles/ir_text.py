@@ -5,6 +5,7 @@ Source locations are lost, and so are the structure of the result and the names 
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from dualbcast.ir.nodes import (
     If,
     Kind,
     Load,
+    Note,
     Op,
     Output,
     Stmt,
@@ -88,6 +90,9 @@ class _Parser:
         if match := re.fullmatch(r"for (\S+) in (range\(.*\)):", line):
             bounds = self.expression(match[2])
             return For(Var(match[1], "int"), *bounds.args, self.block(depth + 4))
+        if match := re.fullmatch(r"note (\w+) (\[.*\]): (.*)", line):
+            values = tuple(map(self.expression, match[3].split(", "))) if match[3] else ()
+            return Note(match[1], tuple(ast.literal_eval(match[2])), values)
         if match := re.fullmatch(r"if (.*):", line):
             then, orelse = self.block(depth + 4), ()
             if self.at < len(self.lines) and self.lines[self.at] == " " * depth + "else:":

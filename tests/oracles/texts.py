@@ -37,7 +37,7 @@ PYTHON = {
 
 def by_python(source: Kernel, *inputs: np.ndarray[Any, Any]) -> Arrays:
     """The outputs of a kernel of rank 1, its text executed."""
-    namespace = interpreter._namespace(source.program.spec.dtype) | PYTHON
+    namespace = interpreter.namespace(source.program.spec.dtype) | PYTHON
     outputs = outputs_of(source.program.spec, inputs[0].size)
     with np.errstate(all="ignore"):
         exec(source.text, namespace)

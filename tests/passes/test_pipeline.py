@@ -42,6 +42,7 @@ def every_pass() -> dict[str, Callable[..., Function]]:
     lists = [
         *(pipeline.product(fused) for fused in (False, True)),
         pipeline.checked(100, {}, 255, True),
+        pipeline.speaking(),
         pipeline.plain(),
         pipeline.portable(),
         pipeline.cpu(set(), "float64"),

@@ -37,6 +37,7 @@ class Direct:
         return bool(
             call.backend() == "cpu"
             and spec.checks is None
+            and spec.options.check is None
             and geometry.total
             and geometry.split is None
             and geometry.packing is None

@@ -1,0 +1,47 @@
+"""Calls of a function with `print` or `assert` in it: these statements run first, and then the kernel without them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from dualbcast.adapters import adapter_of
+from dualbcast.api.specialisation import Specialisation
+from dualbcast.program.debug_statements import DebugStatements
+from dualbcast.program.element import Derivation, Ran, Summed
+from dualbcast.program.products import Which
+from dualbcast.runtime.arguments import is_array
+
+
+class DebugSpecialisation(Specialisation):
+    """A function whose statements speak, for calls whose arguments have the same forms."""
+
+    @cached_property
+    def _statements(self) -> DebugStatements:
+        element = self.element
+        return DebugStatements(self.program.noted(), element.names, element.label, element.options)
+
+    def speak(self, values: tuple[Any, ...]) -> None:
+        """Run the statements for the arguments of a call, if its arrays are on the host, or with the option `debug`."""
+        names = self.element.names
+        is_wanted = self.element.options.debug or not any(is_array(value, "cupy") for value in values)
+        if is_wanted and adapter_of(values, names) is None:
+            self._statements.run(values)
+
+    def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
+        self.speak(values)
+        return super().run(which, values, out, forms)
+
+    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+        self.speak(values)
+        return super().forward(derivation, values, tangents)
+
+    def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        # The pullback of `vjp` follows a call that has run them.
+        if derivation == "value_and_pullback":
+            self.speak(values)
+        return super().back(derivation, values, cotangents)
+
+    def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
+        self.speak(values)
+        return super().sums(derivation, values, weights)

@@ -1,0 +1,219 @@
+"""`print` and `assert` in a scalar function: what a call does is what Python does for one element after another."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from speaking_functions import FUNCTIONS, one_print
+
+from dualbcast import differentiable_broadcast, from_source, graph, rule
+from dualbcast.errors import ArgumentError, CompileError, FailedAssertion
+
+BACKENDS = ("python", "cpu")
+
+
+X, N = np.array([0.5, 1.25, 3.75, 2.0]), np.array([[0], [1], [2], [3], [4]])
+
+
+class Outcome(NamedTuple):
+    text: str
+    values: list[float]
+    # The index, the line and the message of an assertion that does not hold.
+    failed: tuple[tuple[int, ...], int, str] | None
+
+
+def by_python(function: Callable[..., float], x: Any, n: Any, capsys: Any) -> Outcome:
+    """The outcome of plain Python, element by element."""
+    values, failed = [], None
+    shape = np.broadcast_shapes(np.shape(x), np.shape(n))
+    for index in np.ndindex(shape):
+        try:
+            arguments = np.broadcast_to(x, shape)[index].item(), np.broadcast_to(n, shape)[index].item()
+            values.append(function(*arguments))
+        except AssertionError as error:
+            trace = error.__traceback__
+            while trace.tb_next is not None:
+                trace = trace.tb_next
+            message = error.args[0] if error.args else ""
+            failed = index, trace.tb_lineno, str(message)
+            if isinstance(error, FailedAssertion):  # from a derivative, which is a call itself
+                failed = index, error.lineno, error.message
+            break
+    return Outcome(capsys.readouterr().out, values, failed)
+
+
+def by_call(function: Any, x: Any, n: Any, capsys: Any) -> Outcome:
+    values, failed = [], None
+    try:
+        values = np.ravel(function(x, n)).tolist()
+    except FailedAssertion as error:
+        failed = error.index, error.lineno, error.message
+    return Outcome(capsys.readouterr().out, values, failed)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_a_call_does_what_python_does(function: Callable[..., float], backend: str, capsys: Any) -> None:
+    compiled = differentiable_broadcast(function, backend=backend)
+    for n in (N[2:3], N):
+        wanted = by_python(function, X, n, capsys)
+        for _ in range(2):  # a first call, and a warm one
+            found = by_call(compiled, X, n, capsys)
+            assert found.text == wanted.text
+            assert found.failed == wanted.failed
+            if wanted.failed is None:
+                np.testing.assert_allclose(found.values, wanted.values, rtol=1e-15)
+
+
+def test_float32_shows_its_own_digits(capsys: Any) -> None:
+    differentiable_broadcast(one_print)(np.float32(0.1), 3)
+    assert capsys.readouterr().out == "x is 0.1 and n 3\n"
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+
+@differentiable_broadcast
+def root(x: float, y: float) -> float:
+    assert x >= 0.0, f"no root of {x}"
+    if x > 3.0:
+        print("large", x)
+    return math.sqrt(x) * y
+
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "value": root,
+    "value_and_jacobian": root.value_and_jacobian,
+    "jacobian": root.jacobian,
+    "hessian": root.hessian,
+    "jvp": lambda x, y: root.jvp((x, y), (1.0, 1.0)),
+    "vjp": lambda x, y: root.vjp(x, y)[1](np.ones(np.shape(x))),
+    "value_and_vjp": lambda x, y: root.value_and_vjp((x, y), np.ones(np.shape(x))),
+    "hvp": lambda x, y: root.hvp((x, y), (1.0, None)),
+    "sum": lambda x, y: root.sum(x, y, wrt="y"),
+    "partial": root.partial("x"),
+    "graph": lambda x, y: graph.grad(lambda v: np.sum(root(v, y) * 2.0))(x),
+    "out": lambda x, y: root(x, y, out=np.empty(np.shape(x))),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_product_runs_them_once(name: str, capsys: Any) -> None:
+    for _ in range(2):
+        PRODUCTS[name](np.array([1.0, 4.0, 9.0]), 2.0)
+        assert capsys.readouterr().out == "large 4.0\nlarge 9.0\n"
+    with pytest.raises(FailedAssertion, match=r"for the element at index \(1,\): no root of -1.0\n") as caught:
+        PRODUCTS[name](np.array([4.0, -1.0, -9.0, 9.0]), 2.0)
+    assert capsys.readouterr().out == "large 4.0\n"
+    assert isinstance(caught.value, AssertionError)
+    assert (caught.value.index, caught.value.inputs) == ((1,), {"x": -1.0, "y": 2.0})
+
+
+def test_nothing_has_run_where_an_assertion_fails() -> None:
+    out = np.full(2, 7.0)
+    with pytest.raises(FailedAssertion):
+        root(np.array([1.0, -1.0]), 2.0, out=out)
+    assert out.tolist() == [7.0, 7.0]
+
+
+def test_numbers_and_empty_arrays() -> None:
+    with pytest.raises(FailedAssertion, match=r"this assertion fails for these numbers: no root of -1.0\n"):
+        root(-1.0, 2.0)
+    assert root(np.zeros((0, 3)), 2.0).shape == (0, 3)
+
+
+def test_a_compiled_function_of_a_graph_is_not_replayed(capsys: Any) -> None:
+    step = graph.compile(lambda v: np.sum(root(v, 2.0)))
+    for x in (4.0, 9.0, 16.0):
+        step(np.array([x]))
+    assert capsys.readouterr().out == "large 4.0\nlarge 9.0\nlarge 16.0\n"
+    with pytest.raises(FailedAssertion):
+        step(np.array([-1.0]))
+
+
+# --- kernels and options ---------------------------------------------------------------------------------------------
+
+
+def test_kernels_have_none_of_it() -> None:
+    plain = from_source("import math\ndef root(x, y):\n    return math.sqrt(x) * y\n")
+    shown = [each.inspect_llvm("float64", "float64", product="value_and_jacobian") for each in (root, plain)]
+    lines = [[line.partition("!")[0] for line in text.splitlines() if " = " in line] for text in shown]
+    assert len(lines[0]) == len(lines[1])
+    assert root.explain("float64", "float64").operations == plain.explain("float64", "float64").operations
+
+
+def test_debug_says_whether_they_run(capsys: Any) -> None:
+    silent = differentiable_broadcast(root, debug=False)
+    assert np.isnan(silent(np.array([-1.0, 9.0]), 2.0)).tolist() == [True, False]
+    assert capsys.readouterr().out == ""
+    with pytest.raises(FailedAssertion):
+        silent(np.array([-1.0, 9.0]), 2.0, debug=True)
+    assert np.isnan(root(np.array([-1.0, 9.0]), 2.0, debug=False)).tolist() == [True, False]
+    assert silent.partial("x")(9.0, 6.0) == 1.0
+    with pytest.raises(ArgumentError, match="debug=1 is neither True nor False"):
+        root(1.0, 2.0, debug=1)
+    with pytest.raises(ArgumentError, match="debug='yes' is neither"):
+        differentiable_broadcast(root, debug="yes")
+
+
+def test_a_parameter_of_that_name_is_the_functions() -> None:
+    scaled = differentiable_broadcast(lambda x, debug, check=1.0: x * debug * check)
+    assert scaled(2.0, debug=3.0, check=4.0) == 24.0
+
+
+def test_a_capture_that_changes_changes_the_text(capsys: Any) -> None:
+    names: dict[str, Any] = {}
+    function = from_source("LABEL = 'a'\ndef f(x):\n    print(LABEL, x)\n    return x\n", namespace=names)
+    function(1.0)
+    function.__wrapped__.__globals__["LABEL"] = "b"
+    function(1.0)
+    assert capsys.readouterr().out == "a 1.0\nb 1.0\n"
+
+
+def test_arrays_that_only_a_text_reads(capsys: Any) -> None:
+    names = {"WEIGHTS": np.array([10.0, 20.0])}
+    function = from_source("def f(x):\n    print(x * WEIGHTS)\n    return x\n", namespace=names)
+    assert function(2.0).tolist() == [2.0, 2.0]
+    assert capsys.readouterr().out == "20.0\n40.0\n"
+
+
+def test_the_option_o_of_python_takes_assertions_away() -> None:
+    text = """
+from dualbcast import from_source
+f = from_source("def f(x):\\n    assert x > 0\\n    print('x', x)\\n    return x\\n")
+f(-1.0)
+"""
+    for options, status in (([], 1), (["-O"], 0)):
+        ran = subprocess.run([sys.executable, *options, "-c", text], capture_output=True, text=True, env=os.environ)
+        assert ran.returncode == status
+        assert ("FailedAssertion" in ran.stderr) == (status == 1)
+        assert ran.stdout == ("x -1.0\n" if status == 0 else "")
+
+
+def test_rules_have_neither() -> None:
+    def odd(x: float) -> float:
+        assert x > 0.0
+        return x
+
+    with pytest.raises(CompileError, match="assert cannot be compiled in the function or the partials of a rule"):
+        rule("odd_root", lambda x, y: (1.0,), function=odd)  # noqa: ARG005
+
+
+def test_a_trace_shows_them(capsys: Any) -> None:
+    rows = root.trace(-4.0, 2.0).rows
+    assert [(row.what, row.name, row.value) for row in rows if row.what in ("print", "assert")] == [
+        ("assert", "assert: no root of -4.0", False)
+    ]
+    rows = root.trace(4.0, 2.0).rows
+    assert [(row.what, row.name, row.value) for row in rows if row.what in ("print", "assert")] == [
+        ("assert", "assert", True),
+        ("print", "print", "large 4.0"),
+    ]
+    assert capsys.readouterr().out == ""
