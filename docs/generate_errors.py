@@ -32,7 +32,9 @@ of `dualbcast.errors.DualbcastError`:
 - `CompileError` is about the scalar function, and is raised before anything runs;
 - `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call;
 - `BackendError` and `MissingDependencyError` are about hardware and installed packages;
-- `BoundsError`, `IterationError` and `KernelCancelled` are raised while a kernel runs.
+- `BoundsError`, `IterationError` and `KernelCancelled` are raised while a kernel runs;
+- `FailedAssertion`, an `AssertionError`, is raised before it runs, by an `assert` in the function;
+- `NonFiniteError`, a `FloatingPointError`, is raised after it has run, by the option `check`.
 
 Every message on this page comes from running the code above it, after
 
@@ -71,9 +73,8 @@ GROUPS: dict[str, list[Example]] = {
         Example("The array's own attributes and methods", "return x / x.sum()"),
         Example("Assignment to an element", "y[0] = x\nreturn y"),
         Example("An exception for bad values", 'if x < 0:\n    raise ValueError("x is negative")\nreturn x**y'),
-        Example("An assertion about values", "assert x > 0\nreturn math.log(x)"),
         Example("An exception that is caught", "try:\n    return x / y\nexcept ZeroDivisionError:\n    return 0.0"),
-        Example("A print for debugging", "print(x)\nreturn x * y"),
+        Example("A print to a file", 'with open("log.txt", "a") as log:\n    print(x, file=log)\nreturn x * y'),
         Example("A dictionary", 'parts = {"a": x, "b": y}\nreturn parts["a"] * parts["b"]'),
         Example("A list that grows", "terms = []\nfor i in range(3):\n    terms.append(x * i)\nreturn sum(terms)"),
         Example("A filter that depends on the data", "positive = [a for a in (x, y) if a > 0]\nreturn sum(positive)"),
@@ -322,6 +323,13 @@ GROUPS: dict[str, list[Example]] = {
             def f(x, y):
                 return x * y
             """,
+        ),
+    ],
+    "Before and after a kernel runs": [
+        Example("An assertion that does not hold", 'assert y > 0, f"y is {y}"\nreturn x * math.log(y)'),
+        Example("A result that is NaN", "return x * math.log(y)", 'f(x, y, check="nan")'),
+        Example(
+            "A derivative that is infinite", "return math.sqrt(x) * y", 'f.jacobian(np.zeros(2), y, check="finite")'
         ),
     ],
     "Backends and packages": [
