@@ -226,7 +226,7 @@ class Inspectable:
            6  return math.exp(-x)   return  0.0183156389  0.000244208519  -6.10521296e-05
         """
         # Imported here, since most processes trace nothing.
-        from dualbcast.program.evaluation import numbers_at
+        from dualbcast.program.evaluation import arguments_at
         from dualbcast.program.tracing import trace_of
 
         dispatch = self._dispatch
@@ -237,15 +237,14 @@ class Inspectable:
         specialisation, values = dispatch.find(arrays, named, dispatch.wrt_of(wrt))
         if specialisation.recorder is not None:
             raise ArgumentError("trace takes numbers, and arrays of NumPy's and CuPy's with an index=")
-        element, signature = specialisation.element, specialisation.signature
+        element, signature, wrt_places = specialisation.element, specialisation.signature, specialisation._without_whole()
         # The derivatives that a kernel refuses are refused here, too.
-        element.typed("value_and_jacobian", specialisation.wrt, signature, None)
-        place = _checked_index(index, specialisation.shape_of(values))
-        with beside(values):
-            numbers = numbers_at(classify(values, element.names, signature).arrays, place)
-        function, label = specialisation.program.noted(), element.label
-        with plain_errors(function):
-            return trace_of(function, element.names, label, specialisation.wrt, numbers, signature.compute, int(limit))
+        element.typed("value_and_jacobian", wrt_places, signature, None)
+        place, function = _checked_index(index, specialisation.shape_of(values)), specialisation.program.noted()
+        arrays = classify(values, element.names, signature).arrays
+        with beside(values), plain_errors(function):
+            given = arguments_at(function, arrays, place, signature.compute)
+            return trace_of(function, element.names, element.label, wrt_places, given, signature.compute, int(limit))
 
 
 def _checked_index(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from dualbcast.errors import FailedAssertion
 from dualbcast.ir import nodes as ir
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element, plain_errors
-from dualbcast.program.evaluation import Evaluation, converted, numbers_at
+from dualbcast.program.evaluation import Evaluation, arguments_at, on_host, shown_arguments
 from dualbcast.program.products import Options
 from dualbcast.program.tracing import text_of
 from dualbcast.runtime.arguments import beside, classify
@@ -47,12 +47,10 @@ class DebugStatements:
         speaking = _Speaking(dtype)
         try:
             with beside(values):
-                for place in np.argwhere(flags.get() if hasattr(flags, "get") else flags):
+                for place in np.argwhere(on_host(flags)):
                     index = tuple(map(int, place))
-                    numbers = numbers_at(operands.arrays, index)
-                    pairs = zip(numbers, self.function.params, strict=True)
-                    given = [(converted(x, param.kind, dtype), None) for x, param in pairs]
-                    speaking.element = index, dict(zip(self.names, numbers, strict=True))
+                    given = arguments_at(self.function, operands.arrays, index, dtype)
+                    speaking.element = index, shown_arguments(self.names, given)
                     speaking.run(self.function, given)
         finally:
             sys.stdout.write("".join(speaking.texts))

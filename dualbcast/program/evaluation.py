@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from dualbcast.codegen.statement_text import Constants, Writer
-from dualbcast.errors import Location
+from dualbcast.errors import BoundsError, Location
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
+from dualbcast.ir.traversal import operations_of
+from dualbcast.program.outputs import library_of
 from dualbcast.rules.table import CUSTOMS, RULES
 from dualbcast.runtime import interpreter
 
@@ -23,10 +25,13 @@ T = TypeVar("T")
 
 
 class Evaluation(Generic[T]):
-    """The evaluation of functions whose floats are of a compute dtype, with something of type T for each number."""
+    """The evaluation of functions whose floats are of a compute dtype, with something of type T for each number.
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    The `label` is the function's in messages.
+    """
+
+    def __init__(self, dtype: str, label: str = "") -> None:
+        self.dtype, self.label = dtype, label
         self._variables: dict[str, tuple[Any, T | None]] = {}
 
     # --- for subclasses ------------------------------------------------------------------------------------------
@@ -103,9 +108,18 @@ class Evaluation(Generic[T]):
             case ir.Const():
                 number = converted(expr.value, expr.kind, self.dtype)
                 return number, self.known(number, where)
+            case ir.Op(name=ir.READ, args=(ir.Array(name=name), at)):
+                place = int(self.number(at))
+                element = converted(self._variables[name][0][place], expr.kind, self.dtype)
+                return element, self.found(expr, [(place, None)], element, where)
             case ir.Op():
                 where = where if expr.location is ir.NOWHERE else expr.location
                 args = [self.value(arg, where) for arg in expr.args]
+                if expr.name == ir.BOUNDED:
+                    (at, _), (length, _) = args
+                    if not -length <= at < length:
+                        raise BoundsError(self.label, (), 1, where)
+                    return at % length, None
                 if expr.name == "select":
                     return args[1 if args[0][0] else 2]
                 if expr.name in CUSTOMS:
@@ -122,14 +136,51 @@ def converted(number: Any, kind: ir.Kind, dtype: str) -> Any:
     return np.asarray(number).astype({"float": dtype, "int": "int64", "bool": "bool"}[kind])[()]
 
 
-def numbers_at(arrays: Sequence[Any], index: tuple[int, ...]) -> list[Any]:
-    """The number of each array at an index of the shape that they broadcast to."""
-    numbers = []
-    for array in arrays:
+class Memory:
+    """A whole array, of which the function reads elements at places that it computes."""
+
+    def __init__(self, first: Any) -> None:
+        self._first = first
+
+    def __getitem__(self, place: int) -> Any:
+        first = self._first
+        array = library_of(first).lib.stride_tricks.as_strided(first, (place + 1,), (first.dtype.itemsize,))
+        return on_host(array[place])
+
+
+def on_host(number: Any) -> Any:
+    """A number, or an array, that may be on a GPU."""
+    return number.get() if hasattr(number, "get") else number
+
+
+def whole_arrays(function: ir.Function) -> set[str]:
+    """The parameters that are whole arrays of which a function reads elements."""
+    operands = [op.args[0] for op in operations_of(function) if op.name == ir.READ]
+    return {array.name for array in operands if isinstance(array, ir.Array)}
+
+
+def arguments_at(
+    function: ir.Function, arrays: Sequence[Any], index: tuple[int, ...], dtype: str
+) -> list[tuple[Any, None]]:
+    """The arguments of a function for the element at an index of the shape that its arrays broadcast to."""
+    whole = {
+        op.args[0].name for op in operations_of(function) if op.name == ir.READ and isinstance(op.args[0], ir.Array)
+    }
+    arguments = []
+    for array, param in zip(arrays, function.params, strict=True):
+        if param.name in whole:
+            arguments.append((Memory(array), None))
+            continue
         own = index[len(index) - array.ndim :]
         number = array[tuple([at if length > 1 else 0 for at, length in zip(own, array.shape, strict=True)])]
-        numbers.append(number.get() if hasattr(number, "get") else number)  # from a GPU
-    return numbers
+        arguments.append((converted(on_host(number), param.kind, dtype), None))
+    return arguments
+
+
+def shown_arguments(names: Sequence[str], arguments: Sequence[tuple[Any, None]]) -> dict[str, Any]:
+    """The numbers among the arguments of an element, by name."""
+    pairs = zip(names, arguments, strict=True)
+    return {name: number for name, (number, _) in pairs if not isinstance(number, Memory)}
 
 
 @lru_cache(maxsize=1024)
@@ -149,6 +200,8 @@ def _operation(name: str, kinds: tuple[ir.Kind, ...], kind: ir.Kind, dtype: str)
 
 def written(op: ir.Op, numbers: Sequence[Any], result: Any, dtype: str) -> str:
     """An operation and its result as text, with numbers for its operands."""
+    if isinstance(op.args[0], ir.Array):
+        return f"{op.args[0].name}[{numbers[0]}] = {result}"
     operands = [ir.Var(str(number), arg.kind) for number, arg in zip(numbers, op.args, strict=True)]
     shown = ir.Op(op.name, tuple(operands), op.kind)
     if op.name in ir.FUSED:

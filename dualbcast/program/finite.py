@@ -13,7 +13,7 @@ import numpy as np
 
 from dualbcast.errors import Location, NonFiniteError
 from dualbcast.ir import nodes as ir
-from dualbcast.program.evaluation import Evaluation, converted, numbers_at, written
+from dualbcast.program.evaluation import Evaluation, arguments_at, shown_arguments, whole_arrays, written
 from dualbcast.program.outputs import is_float, library_of, unsound
 from dualbcast.program.products import Check, TypedProduct
 
@@ -29,21 +29,20 @@ def error_of(spec: TypedProduct, arrays: Sequence[Any], outputs: Sequence[Any], 
     for array in outputs:
         if is_float(array):
             bad |= unsound(array, check)
-    for array in arrays:
-        if is_float(array):
+    whole = whole_arrays(function)
+    for array, param in zip(arrays, function.params, strict=True):
+        if is_float(array) and param.name not in whole:
             bad &= library.broadcast_to(library.asarray(~unsound(array, check)), shape)
     if not bool(bad.any()):
         return None
     index = tuple(map(int, np.unravel_index(int(bad.argmax()), shape)))
-    numbers = numbers_at(arrays, index)
+    given = arguments_at(function, arrays, index, spec.signature.compute)
     stored = [at for at, array in enumerate(outputs) if is_float(array) and bool(unsound(array[index], check))]
-    dtype = spec.signature.compute
-    given = [converted(x, param.kind, dtype) for x, param in zip(numbers, function.params, strict=True)]
-    found = _Sources(dtype).run(function, [(x, None) for x in given])
+    found = _Sources(spec.signature.compute).run(function, given)
     first = next((at for at in stored if found[at][1] is not None), stored[0])
     nan, any_source = found[first][1] or (None, None)
     source = nan if check == "nan" else any_source
-    inputs = dict(zip(spec.names, numbers, strict=True))
+    inputs = shown_arguments(spec.names, given)
     result = f"{_described(spec, first)} is {outputs[first][index]}"
     if source is None:
         text = (

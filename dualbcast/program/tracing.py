@@ -19,7 +19,7 @@ from dualbcast import errors
 from dualbcast.autodiff.activity import is_zero, partials_at
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
-from dualbcast.program.evaluation import Evaluation, converted
+from dualbcast.program.evaluation import Evaluation, converted, shown_arguments
 from dualbcast.program.trace import Trace, TraceRow
 
 _PACKAGE = os.path.join(os.path.dirname(errors.__file__), "")
@@ -33,18 +33,16 @@ def trace_of(
     names: Sequence[str],
     label: str,
     wrt: Sequence[int],
-    numbers: Sequence[Any],
+    given: Sequence[tuple[Any, None]],
     dtype: str,
     limit: int,
 ) -> Trace:
-    """The trace of a function with notes for the numbers of one element, with the partials in the parameters `wrt`."""
-    given = [converted(x, param.kind, dtype) for x, param in zip(numbers, function.params, strict=True)]
+    """The trace of a function with notes for the arguments of an element, with the partials in the parameters `wrt`."""
     one = converted(1.0, "float", dtype)
     tracing = _Tracing(dtype, label, tuple(wrt), tuple(names), limit)
-    outputs = tracing.run(function, [(x, {at: one} if at in wrt else None) for at, x in enumerate(given)])
+    outputs = tracing.run(function, [(x, {at: one} if at in wrt else None) for at, (x, _) in enumerate(given)])
     value = function.structure.pack([number for number, _ in outputs])
-    arguments = dict(zip(names, given, strict=True))
-    rows = (*tracing.first, *tracing.last)
+    rows, arguments = (*tracing.first, *tracing.last), shown_arguments(names, given)
     differentiated = tuple([names[at] for at in wrt])
     left_out = tracing.count - len(rows)
     return Trace(label, dtype, arguments, differentiated, rows, value, left_out, len(tracing.first))
@@ -54,8 +52,8 @@ class _Tracing(Evaluation[Partials]):
     """An evaluation with dual numbers, which keeps the first and the last of its steps."""
 
     def __init__(self, dtype: str, label: str, wrt: tuple[int, ...], names: tuple[str, ...], limit: int) -> None:
-        super().__init__(dtype)
-        self._label, self._wrt, self._names, self._most_first = label, wrt, names, limit - limit // 2
+        super().__init__(dtype, label)
+        self._wrt, self._names, self._most_first = wrt, names, limit - limit // 2
         self.first: list[TraceRow] = []
         self.last: deque[TraceRow] = deque(maxlen=limit // 2)
         self.count = 0
@@ -106,7 +104,7 @@ class _Tracing(Evaluation[Partials]):
             by_name = {self._names[at]: (partials or {}).get(at, self._zero) for at in self._wrt}
         source = linecache.getline(note.location.filename, note.location.line).strip()
         place = note.location.filename, note.location.line
-        row = TraceRow(note.what, name, value, by_name, note.function or self._label, note.depth, *place, source)
+        row = TraceRow(note.what, name, value, by_name, note.function or self.label, note.depth, *place, source)
         (self.first if len(self.first) < self._most_first else self.last).append(row)
 
 

@@ -253,6 +253,19 @@ def test_graphs() -> None:
         compiled(X)
 
 
+def test_whole_arrays() -> None:
+    """NaN in a table is of no element; it counts where it is read."""
+
+    def look_up(x: float, table: Any) -> float:
+        return x * table[int(x)]
+
+    checked, table = differentiable_broadcast(look_up, whole="table", check="nan"), np.array([1.0, 2.0, NAN])
+    assert checked(np.array([0.5, 1.5]), table).tolist() == [0.5, 3.0]
+    with pytest.raises(NonFiniteError, match=r"table\[2\] = nan here, so look_up is nan") as caught:
+        checked.value_and_jacobian(np.array([0.5, 2.5]), table)
+    assert (caught.value.index, caught.value.inputs["x"]) == ((1,), 2.5)
+
+
 # --- the option ------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from corpus_calls import compiled, expected
 from oracles import numbers_of
 
 from dualbcast import differentiable_broadcast, from_source, graph
-from dualbcast.errors import ArgumentError, CompileError
+from dualbcast.errors import ArgumentError, BoundsError, CompileError
 from dualbcast.program.trace import Trace, TraceRow
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -283,6 +283,20 @@ def f(x):
     assert trace.value == pytest.approx(2 * x * math.cos(square), rel=1e-15)
     exact = 2 * math.cos(square) - 4 * square * math.sin(square)
     assert trace.rows[-1].partials["x"] == pytest.approx(exact, rel=1e-15)
+
+
+def test_whole_arrays() -> None:
+    function = from_source("def f(x, table):\n    i = int(x)\n    return table[i, -1] * x\n", whole="table")
+    table = np.arange(6.0).reshape(3, 2)
+    trace = function.trace(np.array([0.5, 2.5]), table, index=1)
+    assert trace.value == 5.0 * 2.5
+    assert trace.rows[-1].partials == {"x": 5.0}
+    assert trace.arguments == {"x": 2.5, "table.shape[0]": 3, "table.shape[1]": 2}
+    with pytest.raises(BoundsError) as caught:
+        function.trace(3.5, table)
+    assert (caught.value.lineno, caught.value.offset) == (3, 18)
+    with pytest.raises(ArgumentError, match="table is whole"):
+        function.trace(1.5, table, wrt="table")
 
 
 def test_what_a_trace_cannot_have() -> None:

@@ -184,6 +184,15 @@ def test_arrays_that_only_a_text_reads(capsys: Any) -> None:
     assert capsys.readouterr().out == "20.0\n40.0\n"
 
 
+def test_whole_arrays(capsys: Any) -> None:
+    text = "def f(x, table):\n    i = int(x)\n    print(i, table[i])\n    assert table[i] > 0, i\n    return x\n"
+    function = from_source(text, whole="table")
+    function(np.array([0.5, 2.5]), np.array([1.0, 2.0, 3.0]))
+    assert capsys.readouterr().out == "0 1.0\n2 3.0\n"
+    with pytest.raises(FailedAssertion, match=r"at index \(1,\): 2\n"):
+        function(np.array([0.5, 2.5]), np.array([1.0, 2.0, -3.0]))
+
+
 def test_the_option_o_of_python_takes_assertions_away() -> None:
     text = """
 from dualbcast import from_source
