@@ -105,9 +105,11 @@ class CpuKernel:
             raise interrupt.raised()
 
     def _load(self, code: bytes) -> int:
-        if not self._has_polls:
-            return load(code)(KERNEL)
-        return load(code, dict(interrupt.no_symbols() if self._is_detached else interrupt.symbols()))(KERNEL)
+        spec, symbols = self.spec, dict[str, int]()
+        if self._has_polls:
+            symbols = dict(interrupt.no_symbols() if self._is_detached else interrupt.symbols())
+        label = f"dualbcast:{spec.element}:{len(spec.inputs)}_to_{len(spec.outputs)}:{spec.dtype}"
+        return load(code, symbols, label)(KERNEL)
 
     def ranges(
         self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False

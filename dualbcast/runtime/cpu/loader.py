@@ -14,6 +14,7 @@ from dualbcast import disk_cache
 from dualbcast.codegen.llvm import target
 from dualbcast.codegen.llvm.target import LOCK, assemble, environment
 from dualbcast.errors import BackendError
+from dualbcast.runtime import profiling
 
 # The library of C's mathematics, which all other libraries of the linker use.
 _LIBM = "libm"
@@ -26,12 +27,12 @@ def keep_forever(owner: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
-def load(code: bytes, symbols: Mapping[str, int] = MappingProxyType({})) -> Callable[[str], int]:
+def load(code: bytes, symbols: Mapping[str, int] = MappingProxyType({}), label: str = "") -> Callable[[str], int]:
     """Load an object file, whose code is never unmapped: a thread may be in it while the interpreter ends.
 
-    `symbols` are the addresses of what it uses beside the C library, by name. The result gives the address of a
-    function by its name. It raises a `BackendError` where the file uses a symbol that is nowhere, or the system does
-    not let memory become code.
+    `symbols` are the addresses of what it uses beside the C library, by name, and `label` is for profilers. The result
+    gives the address of a function by its name. It raises a `BackendError` where the file uses a symbol that is
+    nowhere, or the system does not let memory become code.
     """
     import llvmlite.binding as llvm
 
@@ -46,6 +47,8 @@ def load(code: bytes, symbols: Mapping[str, int] = MappingProxyType({})) -> Call
         with LOCK:
             function = _linked(lambda: linker.lookup(library, name))
             keep_forever(function)
+            if profiling.WANTED:
+                profiling.name_code(code, name, int(function[name]), label or f"dualbcast:{name}")
             return int(function[name])
 
     return address

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dualbcast.codegen.cuda.build import optional
 from dualbcast.errors import BackendError, MissingDependencyError
 from dualbcast.kernel_spec import Layout
+from dualbcast.runtime import profiling
 from dualbcast.runtime.arguments import Array, Operands
 from dualbcast.runtime.cuda.grid import launch_shape, reduction_grid
 from dualbcast.runtime.cuda.kernel import CudaKernel
@@ -163,6 +164,9 @@ def loaded(kernel: CudaKernel) -> Any:
                 f"The NVIDIA driver (for CUDA {driver // 1000}.{driver % 1000 // 10}) refuses the kernel: {error}.\n"
                 'Update the driver, or install packages that suit it: pip install "dualbcast[cuda12]"'
             ) from error
+        if profiling.WANTED:
+            title = kernel.source.text.partition("\n")[0].removeprefix("# ")
+            function = profiling.Ranged(function, title)
         kernel.functions[device] = function
     return function
 
