@@ -103,7 +103,8 @@ class Dispatch:
     def _with_options(self, options: dict[str, Any]) -> Dispatch:
         """The same with options that a call has given."""
         chosen = self.options.debugged(**options)
-        return self._others.setdefault(chosen, Dispatch(self.binder, chosen, self.wrt, self.partials))
+        other = self._others.get(chosen)
+        return other or self._others.setdefault(chosen, Dispatch(self.binder, chosen, self.wrt, self.partials))
 
     def specialise(
         self, form: Form, values: tuple[Any, ...], wrt: Any, gradient: Any = None

@@ -222,6 +222,11 @@ def test_the_interpreter_and_limits_of_iterations_run_by_a_call_into_python() ->
     with pytest.raises(Exception, match=IterationError.__name__):
         jax.block_until_ready(jax.jit(halved)(jnp.array([3.0, 1e9])))
 
+    reciprocal = differentiable_broadcast(lambda x: 1.0 / x, check="finite")
+    np.testing.assert_array_equal(jax.jit(reciprocal)(jnp.array([2.0, 4.0])), [0.5, 0.25])
+    with pytest.raises(Exception, match=r"NonFiniteError: .*1\.0 / 0\.0 = inf here"):
+        jax.block_until_ready(jax.jit(reciprocal)(jnp.array([2.0, 0.0])))
+
 
 def test_the_cuda_backend_is_refused_on_a_cpu() -> None:
     with pytest.raises(BackendError, match="cuda backend"):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dualbcast import differentiable_broadcast
-from dualbcast.errors import ArgumentError, DTypeError, IterationError, ShapeError
+from dualbcast.errors import ArgumentError, DTypeError, IterationError, NonFiniteError, ShapeError
 from dualbcast.special import sigmoid
 
 torch = pytest.importorskip("torch")
@@ -188,6 +188,14 @@ def test_iterations_are_limited() -> None:
     assert torch.equal(x.grad, torch.tensor([0.5, 1 / 64]))
     with pytest.raises(IterationError):
         halved(torch.tensor([2.0, 1e9], requires_grad=True))
+
+
+def test_results_are_checked() -> None:
+    root = differentiable_broadcast(lambda x: math.sqrt(x), check="finite")
+    x = torch.tensor([4.0, 0.0], requires_grad=True)
+    assert torch.equal(root(x), torch.tensor([2.0, 0.0]))
+    with pytest.raises(NonFiniteError, match=r"0\.5 / 0\.0 = inf here"):
+        root(x).sum().backward()
 
 
 def test_errors_of_the_compiler_come_through() -> None:
