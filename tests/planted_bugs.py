@@ -163,6 +163,12 @@ BUGS = [
         'hashlib.sha256(f"{id(self)} {self.text!r}".encode()).hexdigest()',
         "test_source_text",
     ),
+    Bug(
+        "step shown that is not taken",
+        "stmt = If(state, (), (stmt,), where) if isinstance(state, Var) else stmt",
+        "pass",
+        "test_trace",
+    ),
     # --- autodiff ---
     Bug(
         "partials of different signs added",
@@ -284,6 +290,12 @@ BUGS = [
         "case ir.Break():\n                    return ir.FALSE",
         "case ir.Break():\n                    return ir.TRUE",
         "test_masked_loops",
+    ),
+    Bug(
+        "element that fails an assertion not found",
+        "new.append(ir.If(test, (), (ir.Assign(speaks, ir.TRUE, where),), where))",
+        "new.append(ir.If(test, (ir.Assign(speaks, ir.TRUE, where),), (), where))",
+        "test_debug_statements",
     ),
     # --- codegen ---
     Bug(
@@ -430,6 +442,30 @@ BUGS = [
         "{text}</{tag}>",
         "test_html_tables",
     ),
+    Bug(
+        "step of a trace without one of two terms",
+        "total[at] = total[at] + factor * partial if at in total else factor * partial",
+        "total[at] = factor * partial",
+        "test_trace",
+    ),
+    Bug(
+        "NaN that is said to come from where it is read",
+        "nan = next((nan for nan, _ in before if nan is not None), own) if np.isnan(result) else None",
+        "nan = own if np.isnan(result) else None",
+        "test_finite_checks",
+    ),
+    Bug(
+        "NaN among the arguments taken for a fault",
+        "bad &= library.broadcast_to",
+        "_ = library.broadcast_to",
+        "test_finite_checks",
+    ),
+    Bug(
+        "printed statements in another order",
+        "self.texts.append(text_of",
+        "self.texts.insert(0, text_of",
+        "test_debug_statements",
+    ),
     # --- api ---
     Bug(
         "default instead of the caller's number",
@@ -478,6 +514,12 @@ BUGS = [
         "return _from_text, (*origin, self._options)",
         "return _from_text, (*origin, {})",
         "test_source_text",
+    ),
+    Bug(
+        "statements that run twice",
+        'if derivation == "value_and_pullback":\n            self.speak',
+        "if derivation:\n            self.speak",
+        "test_debug_statements",
     ),
     # --- interop ---
     Bug(
