@@ -6,7 +6,6 @@ by step in their order: their texts go to standard output, or an error goes out.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ class DebugStatements:
                     speaking.element = index, shown_arguments(self.names, given)
                     speaking.run(self.function, given)
         finally:
-            sys.stdout.write("".join(speaking.texts))
+            print("".join(speaking.texts), end="")
 
 
 class _Speaking(Evaluation[None]):

@@ -163,10 +163,7 @@ def arguments_at(
     function: ir.Function, arrays: Sequence[Any], index: tuple[int, ...], dtype: str
 ) -> list[tuple[Any, None]]:
     """The arguments of a function for the element at an index of the shape that its arrays broadcast to."""
-    whole = {
-        op.args[0].name for op in operations_of(function) if op.name == ir.READ and isinstance(op.args[0], ir.Array)
-    }
-    arguments = []
+    whole, arguments = whole_arrays(function), []
     for array, param in zip(arrays, function.params, strict=True):
         if param.name in whole:
             arguments.append((Memory(array), None))
