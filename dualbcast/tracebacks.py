@@ -10,7 +10,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any
 
-_PACKAGE = os.path.join(os.path.dirname(__file__), "")
+PACKAGE = os.path.join(os.path.dirname(__file__), "")
 # Which modules show code to a user and run it: their frames are above the user's.
 _SHELLS = ("IPython", "ipykernel")
 
@@ -23,7 +23,7 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         # A function with a decorator of contextlib's has a frame of that module above it.
-        is_hidden = file.startswith(_PACKAGE) or (is_hidden and file == contextlib.__file__)
+        is_hidden = file.startswith(PACKAGE) or (is_hidden and file == contextlib.__file__)
         if not is_hidden:
             kept.append(trace)
         trace = trace.tb_next
@@ -39,7 +39,7 @@ def handled_by_callers(error: BaseException) -> BaseException | None:
     running = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             running.add(frame)
         frame = frame.f_back
     context = error.__context__

@@ -237,8 +237,9 @@ class Inspectable:
         specialisation, values = dispatch.find(arrays, named, dispatch.wrt_of(wrt))
         if specialisation.recorder is not None:
             raise ArgumentError("trace takes numbers, and arrays of NumPy's and CuPy's with an index=")
-        element, signature, wrt_places = specialisation.element, specialisation.signature, specialisation._without_whole()
+        element, signature = specialisation.element, specialisation.signature
         # The derivatives that a kernel refuses are refused here, too.
+        wrt_places = specialisation._without_whole()
         element.typed("value_and_jacobian", wrt_places, signature, None)
         place, function = _checked_index(index, specialisation.shape_of(values)), specialisation.program.noted()
         arrays = classify(values, element.names, signature).arrays

@@ -30,6 +30,7 @@ from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
 from dualbcast.ir.traversal import assigned_always, renamed_block
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.table import RULES, Rule, watch
+from dualbcast.tracebacks import PACKAGE
 
 # The most operations that a function may have.
 LONGEST = 20_000
@@ -101,6 +102,14 @@ class Environment:
 
     def locate(self, node: ast.AST) -> Location:
         return locate(node, self.frame.source.filename)
+
+    def place(self, node: ast.AST) -> Location:
+        """The place in the user's code: that of the call where a node is in a function of this package."""
+        where = self.locate(node)
+        if not where.filename.startswith(PACKAGE):
+            return where
+        outside = (place for _, place in reversed(self.frame.calls) if not place.filename.startswith(PACKAGE))
+        return next(outside, where)
 
     def fail(self, node: ast.AST, message: str, hint: str = "", tried: ast.AST | None = None) -> NoReturn:
         """An error at a node; `tried` is the statement or expression that may be lowered in another way instead."""
@@ -213,7 +222,7 @@ class Environment:
         """The value as an atom: a new name for the result of an operation."""
         if isinstance(value, Atom):
             return value
-        location = self.locate(node)
+        location = self.place(node)
         if isinstance(value, Op):
             value = replace(
                 value,
@@ -237,7 +246,7 @@ class Environment:
 
     def op(self, name: str, *args: Expr, kind: Kind, node: ast.AST) -> Atom:
         """The result of an operation, folded where it can be."""
-        value = fold(Op(name, args, kind, self.locate(node)))
+        value = fold(Op(name, args, kind, self.place(node)))
         if isinstance(value, Op) and kind == "int" and all(isinstance(arg, Const) for arg in value.args):
             self.fail(node, "this integer does not fit 64 bits", "a float, such as 2.0**64")
         return self.emit(value, node)

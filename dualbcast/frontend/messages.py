@@ -12,7 +12,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.notes import append_note
 from dualbcast.frontend.operators import condition
-from dualbcast.frontend.values import Record, Static, Value, describe
+from dualbcast.frontend.values import Record, Static, Value, describe, is_complex
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # A number of each kind, with which a format is tried.
@@ -97,8 +97,8 @@ def _template(env: Environment, node: ast.expr, values: list[Atom]) -> str:
         value = expression(env, part.value)
         layout = expression(env, part.format_spec) if part.format_spec else Static("")
         assert isinstance(layout, Static)  # the text of an f-string, in which all is known
-        if isinstance(value, Atom):
-            sample = _SAMPLES[value.kind]
+        if isinstance(value, Atom) or is_complex(value):
+            sample = _SAMPLES[value.kind] if isinstance(value, Atom) else 0.5j
             env.evaluate(part.value, format, sample, layout.object)
             parts.append(_field(value, values, f":{layout.object}" if layout.object else ""))
         elif isinstance(value, Static):
@@ -114,6 +114,9 @@ def _field(value: Value, values: list[Atom], layout: str = "", *, inside: bool =
     if isinstance(value, Atom):
         values.append(value)
         return f"{{{len(values) - 1}{layout}}}"
+    if isinstance(value, Record) and is_complex(value):
+        values.extend(value)
+        return f"{{{len(values) - 2}&{len(values) - 1}{layout}}}"
     if isinstance(value, Record):
         items = [_field(item, values, inside=True) for item in value]
         if value.fields:

@@ -272,9 +272,8 @@ class Continue:
 class Note:
     """What a step of the user's function does, for those who watch it run; kernels have none.
 
-    `what` is the step. `labels` are the names of the `values`; the one label of `print` and `assert` is a template of
-    `str.format` for the text, and the first value of `assert` its condition. `depth` counts the inlined calls around
-    the step, and `function` is the innermost.
+    `labels` are the names of the `values`; the one label of `print` and `assert` is a template of `str.format`, and the
+    first value of `assert` its condition. `depth` counts the inlined calls around it; `function` is the innermost.
     """
 
     what: Literal["argument", "assign", "test", "return", "print", "assert"]

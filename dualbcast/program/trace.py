@@ -102,7 +102,7 @@ class Trace:
             last, names = at, {row.name, *(names if is_shown else ())}
             text = "" if is_shown else "    " * row.depth + _cut(row.source)
             partials = [shown(row.partials[name]) if row.partials else "" for name in self.wrt]
-            cells.append([place, text, row.name, shown(row.value), *partials])
+            cells.append([place, text, row.name, _cut(shown(row.value)), *partials])
         return cells
 
     def __str__(self) -> str:

@@ -7,7 +7,6 @@ numbers, with the local partials of the same rules that kernels are made of.
 from __future__ import annotations
 
 import linecache
-import os
 import string
 from collections import deque
 from collections.abc import Sequence
@@ -15,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import errors
 from dualbcast.autodiff.activity import is_zero, partials_at
 from dualbcast.errors import Location
 from dualbcast.ir import nodes as ir
 from dualbcast.program.evaluation import Evaluation, converted, shown_arguments
 from dualbcast.program.trace import Trace, TraceRow
-
-_PACKAGE = os.path.join(os.path.dirname(errors.__file__), "")
+from dualbcast.tracebacks import PACKAGE
 
 # The partials of a number by the position of the parameter; one that is zero along the path taken is missing.
 Partials = dict[int, Any]
@@ -85,7 +82,7 @@ class _Tracing(Evaluation[Partials]):
 
     def noted(self, note: ir.Note) -> None:
         """Keep the steps of a note, but not those of the library's own functions."""
-        if note.location.filename.startswith(_PACKAGE):
+        if note.location.filename.startswith(PACKAGE):
             return
         values = [self.value(value, note.location) for value in note.values]
         if note.what in ("print", "assert"):
@@ -109,10 +106,19 @@ class _Tracing(Evaluation[Partials]):
 
 
 class _Formatter(string.Formatter):
-    """Writes numbers as Python writes its own, and those of float32 with the digits that they have."""
+    """Writes numbers as Python writes its own, and those of float32 with the digits that they have. A field of two
+    numbers, as `{0&1}`, is a complex one."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
+        real, _, imag = field_name.partition("&")
+        number = args[int(real)]
+        if imag:
+            number = np.array([number, args[int(imag)]]).view("c8" if number.dtype == "float32" else "c16")[0]
+        return number, real
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        return format(value.item(), format_spec) if format_spec or value.dtype != "float32" else str(value)
+        is_single = value.dtype in ("float32", "complex64")
+        return str(value) if is_single and not format_spec else format(value.item(), format_spec)
 
 
 def text_of(note: ir.Note, numbers: Sequence[Any]) -> str:

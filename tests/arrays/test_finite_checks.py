@@ -87,6 +87,12 @@ def test_a_function_that_is_called() -> None:
     assert "log(0.0) = -inf here, so f is -inf" in str(failing(INSIDE, "finite"))
 
 
+def test_a_function_of_the_library_is_at_its_call() -> None:
+    text = "import cmath\ndef f(x, y):\n    z = complex(x, x)\n    return y * «cmath.sqrt(z)»\n"
+    error = failing(text, "finite", lambda f, *args: f.jacobian(*args))
+    assert "0.5 / 0.0 = inf here, so ∂f.real/∂x is " in str(error)
+
+
 def test_only_what_a_result_comes_from_counts() -> None:
     assert "0.0 / 0.0 = nan here" in str(failing(NOT_USED, "nan"))
 

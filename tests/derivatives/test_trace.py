@@ -299,6 +299,16 @@ def test_whole_arrays() -> None:
         function.trace(1.5, table, wrt="table")
 
 
+def test_complex_numbers() -> None:
+    function = from_source("def f(z, x):\n    w = z * z\n    return w * x\n")
+    trace = function.trace(1 + 2j, 3.0)
+    assert trace.value == (1 + 2j) ** 2 * 3.0
+    assert [(row.name, row.value) for row in trace.rows[3:]] == [
+        *[("w.real", -3.0), ("w.imag", 4.0), ("return.real", -9.0), ("return.imag", 12.0)]
+    ]
+    assert trace.rows[-1].partials == {"z.real": 12.0, "z.imag": 6.0, "x": 4.0}
+
+
 def test_what_a_trace_cannot_have() -> None:
     product = differentiable_broadcast(lambda x, y: x * y)
     with pytest.raises(ArgumentError, match="trace the function itself"):

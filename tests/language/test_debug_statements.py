@@ -193,6 +193,20 @@ def test_whole_arrays(capsys: Any) -> None:
         function(np.array([0.5, 2.5]), np.array([1.0, 2.0, -3.0]))
 
 
+def test_complex_numbers(capsys: Any) -> None:
+    text = "def f(z):\n    print(z, (z, 1), f'{z:.2f} {z}')\n    assert abs(z) < 9, z\n    return z\n"
+    function, z = from_source(text), np.array([1 + 2j, -0.5j, 3.0])
+    function(z)
+    plain = capsys.readouterr().out
+    for each in z.tolist():
+        function.__wrapped__(each)
+    assert capsys.readouterr().out == plain
+    function(np.complex64(0.1 + 0.2j))
+    assert capsys.readouterr().out == "(0.1+0.2j) ((0.1+0.2j), 1) 0.10+0.20j (0.1+0.2j)\n"
+    with pytest.raises(FailedAssertion, match=r"for these numbers: 9j\n"):
+        function(9j)
+
+
 def test_the_option_o_of_python_takes_assertions_away() -> None:
     text = """
 from dualbcast import from_source
