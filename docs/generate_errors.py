@@ -282,7 +282,7 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example("Shapes that do not broadcast", "return x * y", "f(x, np.ones(3))"),
-        Example("A dtype without arithmetic", "return x * y", "f(x, y.astype('U8'))"),
+        Example("A dtype without arithmetic", "return x * y", 'f(x, y.astype("U8"))'),
         Example("A derivative in a name that is not an argument", "return x * y", 'f.jacobian(x, y, wrt="z")'),
         Example("A derivative in an integer", "return x * y", 'f.jacobian(x, np.arange(2), wrt="y")'),
     ],
