@@ -20,6 +20,7 @@ from dualbcast.ir.nodes import (
     For,
     Function,
     If,
+    Note,
     Op,
     Stmt,
     Var,
@@ -115,6 +116,8 @@ class _Verifier:
                 self.block(stmt.body, known | {stmt.target.name})
                 self.breaks.pop()
                 return known | set(assigned((stmt,)))
+            case Note():
+                return known
             case Break() | Continue():
                 assert self.breaks, "a jump outside a loop"
                 if isinstance(stmt, Break):

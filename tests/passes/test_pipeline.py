@@ -24,6 +24,7 @@ import dualbcast
 from dualbcast import differentiable_broadcast
 from dualbcast.cli.app import group
 from dualbcast.codegen.kernel_text import KernelText
+from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Function, Names, dump
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import pipeline
@@ -134,6 +135,15 @@ def traces(function: Function) -> list[pipeline.Trace]:
     found.append(pipeline.Trace())
     pipeline.kernel_program(function, layout, "float64", inputs, outputs, trace=found[-1])
     return found
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_notes_keep_the_invariants(case: Case) -> None:
+    """A function with notes, and the one of the elements that speak; and its text can be read again."""
+    function = lower(case.function, [param.kind for param in lowered(case).params], notes=True).function
+    without_lines = re.sub(r" *# line \d+", "", dump(verify(function)))
+    assert dump(parse(dump(function))) == without_lines
+    verify(pipeline.run(pipeline.speaking(), function))
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
