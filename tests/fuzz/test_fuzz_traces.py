@@ -14,8 +14,6 @@ from choices import drawn
 from oracles import numbers_of
 from program import Program
 
-from dualbcast import differentiable_broadcast
-
 TOKEN = re.compile(r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?|nan|-?inf|\w+|\S")
 
 
@@ -36,7 +34,7 @@ def agree(found: Any, wanted: Any, tolerance: float) -> bool:
 
 @EVERY
 def test_a_trace_ends_with_what_a_kernel_gives(program: Program) -> None:
-    function = differentiable_broadcast(program.function, backend="python")
+    function = program.kernel("python")
     value, jacobian = function.value_and_jacobian(*program.arguments, wrt=program.wrt or None)
     values = numbers_of(value)
     for index in [*np.ndindex(values[0].shape)][:3]:
@@ -72,7 +70,7 @@ def with_prints(text: str) -> str:
 
 def tokens(text: str) -> list[list[str]]:
     """The lines of a text in parts, without those about functions, and with Python's numbers for NumPy's."""
-    plain = re.sub(r"(?:np\.(?:float64|int64|bool_?)|array)\(([^()]*)\)", r"\1", text)
+    plain = re.sub(r"(?:np\.(?:float64|int64)|array)\(([^()]*)\)|np\.(True|False)_", r"\1\2", text)
     return [TOKEN.findall(line) for line in plain.splitlines() if "function" not in line]
 
 
@@ -88,7 +86,7 @@ def same_token(found: str, wanted: str) -> bool:
 @EVERY
 def test_a_program_prints_what_python_prints(program: Program, capsys: Any) -> None:
     speaking = replace(program, text=with_prints(program.text))
-    differentiable_broadcast(speaking.function)(*speaking.arguments)
+    speaking.kernel("cpu")(*speaking.arguments)
     found = tokens(capsys.readouterr().out)
     with np.errstate(all="ignore"):
         for at in range(speaking.points):
