@@ -1,5 +1,5 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/formats.py, gamma.py and powers.py, and what error they leave:
-python docs/generate_coefficients.py
+"""Prints the coefficients in dualbcast/codegen/mathlib/formats.py, gamma.py and powers.py, and those in
+dualbcast/special/, and what error they leave: python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
 linear problem P - y * Q with the Q before.
@@ -181,7 +181,40 @@ def factorial(dtype: type[np.floating], first: float, around: int, far: int, log
     )
 
 
+def scaled_tail(x: Number, order: int) -> Number:
+    """The derivative of this order of exp(x * x) * erfc(x), which is not negative when its sign is left out."""
+    if x < 40:
+        value = mpmath.exp(x * x) * mpmath.erfc(x)
+        slope = 2 / mpmath.sqrt(mpmath.pi) - 2 * x * value
+        return (value, slope, 2 * value - 2 * x * slope)[order]
+    # The derivatives of the asymptotic series, DLMF 7.12.1.
+    total, term = Number(0), 1 / (x * mpmath.sqrt(mpmath.pi))
+    for n in range(200):
+        total += term * mpmath.rf(2 * n + 1, order) / x**order
+        term *= -(2 * n + 1) / (2 * x * x)
+    return total
+
+
+def scaled_error_function(order: int, degree: int) -> None:
+    """P(q) in P(q) / (1 + 2 * x)**(order + 1), the derivative of exp(x * x) * erfc(x), by q = (x - 4) / (x + 4).
+
+    For the function itself 1 + x / (x + 4) * P(q), which is 1 at 0.
+    """
+
+    def of(q: Number) -> Number:
+        x = 4 * (1 + q) / (1 - q)
+        scaled = (1 + 2 * x) ** (order + 1) * scaled_tail(x, order)
+        return scaled if order else (scaled - 1) * (x + 4) / x
+
+    points = chebyshev(-1, 1, 4 * degree)
+    top, _ = fit(of, points, degree, weight=None if order else lambda q: Number(1))
+    error = max(abs(value(top, q) / of(q) - 1) if order else abs(value(top, q) - of(q)) for q in points)
+    show("erfcx", np.float64, (f"derivative {order}, highest power first", top[::-1]), error=error)
+
+
 if __name__ == "__main__":
+    for order, degree in enumerate((25, 28, 30)):
+        scaled_error_function(order, degree)
     factorial(np.float32, 3.5, 6, 2, 2, 3)
     factorial(np.float64, 5.5, 13, 6, 7, 7)
     gamma(np.float32, 4, 3)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 from dualbcast.frontend.source import find_source
-from dualbcast.rules import curvatures, library
-from dualbcast.rules.table import ALIASES, RULES, Custom, Rule, lookup
+from dualbcast.rules import library
+from dualbcast.rules.table import ALIASES, CUSTOMS, RULES, Custom, Rule
 
 PAGE = Path(__file__).parent / "reference" / "rules.md"
 
@@ -17,7 +18,7 @@ HEAD = """\
 
 The table has every function without Python source that a scalar function may call. Partial derivatives are written in
 terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
-it. The table is generated from `dualbcast/rules/library.py`, which differentiation and the tests read too.
+it. The table is generated from the rows in `dualbcast/rules/`, which differentiation and the tests read too.
 
 Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
 comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.
@@ -33,7 +34,9 @@ def partials(row: Rule | Custom) -> tuple[list[str], list[str]]:
     assert isinstance(node, ast.Lambda)
     names = [parameter.arg for parameter in node.args.args]
     body = node.body.elts if isinstance(node.body, ast.Tuple) else [node.body]
-    return names, [ast.unparse(part).replace("curvatures.", "") for part in body]
+    return names, [
+        re.sub(r"\b(?!math\b|special\b|arithmetic\b|np\b)[a-z_]+\.(?=[a-z])", "", ast.unparse(part)) for part in body
+    ]
 
 
 def table_row(row: Rule) -> str:
@@ -51,13 +54,11 @@ def table_row(row: Rule) -> str:
     return f"| `{call}` | {', '.join(f'`{name}`' for name in spellings)} | {shown} | {kinks} |".replace("  ", " ")
 
 
-def slope_row(name: str) -> str:
-    slope = lookup(getattr(curvatures, name))
-    assert isinstance(slope, Custom)
+def slope_row(slope: Custom) -> str:
     names, texts = partials(slope)
     shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
     summary = (inspect.getdoc(slope.function) or "").partition("\n")[0]
-    return f"| `{name}({', '.join(names[:-1])})` | {summary} | {shown} |"
+    return f"| `{slope.name}({', '.join(names[:-1])})` | {summary} | {shown} |"
 
 
 def page() -> str:
@@ -66,8 +67,9 @@ def page() -> str:
     lines.append("\n## Slopes with custom derivatives\n")
     lines.append("Differentiated from their formulas, these would lose digits or overflow on the way.\n")
     lines.append("| slope | meaning | partial derivatives |\n| --- | --- | --- |")
-    slopes = [name for name, each in vars(curvatures).items() if isinstance(lookup(each), Custom)]
-    lines.extend(slope_row(name) for name in sorted(slopes))
+    places = ("dualbcast.rules.curvatures", "dualbcast.special")
+    slopes = [each for each in CUSTOMS.values() if not each.by_user and each.function.__module__.startswith(places)]
+    lines.extend(slope_row(each) for each in sorted(slopes, key=lambda each: each.name))
     lines.append("\n## Composite functions\n")
     lines.append("They are made of the functions above, and are inlined and differentiated like your own code.\n")
     lines.append("| Python spelling | meaning |\n| --- | --- |")

@@ -94,6 +94,7 @@ def _inlined(function: ir.Function, helper_for: Callable[[ir.Op], ir.Function | 
         for stmt in block:
             match stmt:
                 case ir.Assign(value=ir.Op() as call) if helper := helper_for(call):
+                    helper = drop_custom_derivatives(helper)
                     body, by = copy(helper, call.args, names, where=stmt.location)
                     inlined += body
                     inlined.append(replace(stmt, value=renamed(helper.outputs[0].value, by)))

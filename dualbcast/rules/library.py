@@ -289,10 +289,5 @@ _ADVICE = {
     "math.hypot(a, b)": "numpy.linalg.norm",
     "Horner's rule, such as (a * x + b) * x + c": "numpy.polyval numpy.polynomial.polynomial.polyval",
     "if and elif, or numpy.where": "numpy.select numpy.piecewise numpy.choose",
-    "scipy.special.ndtr(z) with z = (x - loc) / scale": "scipy.stats.norm.cdf",
-    "scipy.special.ndtr(-z) with z = (x - loc) / scale": "scipy.stats.norm.sf",
-    "loc + scale * scipy.special.ndtri(p)": "scipy.stats.norm.ppf",
-    "math.exp(-z * z / 2) / (scale * math.sqrt(2 * math.pi)) with z = (x - loc) / scale": "scipy.stats.norm.pdf",
-    "-z * z / 2 - math.log(scale) - math.log(2 * math.pi) / 2 with z = (x - loc) / scale": "scipy.stats.norm.logpdf",
 }
 ADVICE = {name: advice for advice, names in _ADVICE.items() for name in names.split()}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -117,18 +117,20 @@ def meanings() -> list[tuple[Any, Any]]:
 
 def resolve(spelling: str) -> Any:
     """The object of a dotted name; None where there is none, or its module would have to be imported."""
-    module, _, name = spelling.rpartition(".")
+    place, _, name = spelling.rpartition(".")
     # SciPy is not imported to look its functions up: a program that has not imported it does not call them.
-    if module not in sys.modules and not module.startswith(("math", "numpy", "builtins", "dualbcast")):
-        return None
-    return getattr(sys.modules.get(module) or import_module(module), name, None)
+    if place in sys.modules or place.startswith(("math", "numpy", "builtins", "dualbcast")):
+        return getattr(sys.modules.get(place) or import_module(place), name, None)
+    # A method of an object, such as scipy.stats.norm.cdf.
+    module, _, owner = place.rpartition(".")
+    return getattr(getattr(sys.modules.get(module), owner, None), name, None)
 
 
 def _place(function: Any) -> dict[str, Any]:
     """The dictionary that has the meaning of a callable, under "meaning"."""
     place = _stored(function)
     if place is None:
-        by_name = (meaning for spelling, meaning in BY_SPELLING.items() if resolve(spelling) is function)
+        by_name = (meaning for spelling, meaning in BY_SPELLING.items() if _is_same(resolve(spelling), function))
         place = _store(function, next(by_name, None))
     return place
 
@@ -136,8 +138,8 @@ def _place(function: Any) -> dict[str, Any]:
 def _stored(function: Any) -> dict[str, Any] | None:
     if isinstance(function, FunctionType):
         return _FUNCTIONS.get(function)
-    entry = _OBJECTS.get(id(function))
-    return entry[1] if entry is not None and entry[0] is function else None
+    entry = _OBJECTS.get(_key(function))
+    return entry[1] if entry is not None and _is_same(entry[0], function) else None
 
 
 def _store(function: Any, meaning: Any) -> dict[str, Any]:
@@ -145,5 +147,17 @@ def _store(function: Any, meaning: Any) -> dict[str, Any]:
     if isinstance(function, FunctionType):
         _FUNCTIONS[function] = place
     elif meaning is not None:
-        _OBJECTS[id(function)] = function, place
+        _OBJECTS[_key(function)] = function, place
     return place
+
+
+def _key(function: Any) -> int:
+    """The identity of a callable; that of a method is made of its parts, since each access makes another object."""
+    return hash((id(function.__self__), function.__func__)) if isinstance(function, MethodType) else id(function)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two callables are one object, or one method of one object."""
+    if isinstance(a, MethodType) and isinstance(b, MethodType):
+        return a.__func__ is b.__func__ and a.__self__ is b.__self__
+    return a is b

@@ -7,6 +7,7 @@ Comes in: numbers. Goes out: a number.
 
 from __future__ import annotations
 
+from dualbcast.special.error import erfcinv, erfcx
 from dualbcast.special.exponentials import (
     exp10,
     log_sigmoid,
@@ -19,19 +20,24 @@ from dualbcast.special.exponentials import (
     xlogy,
 )
 from dualbcast.special.gamma import digamma, polygamma
+from dualbcast.special.log_normal import log_ndtr, ndtri_exp
 from dualbcast.special.normal import erfinv, ndtr, ndtri
 from dualbcast.special.trigonometric import sinc
 
 __all__ = [
     "digamma",
+    "erfcinv",
+    "erfcx",
     "erfinv",
     "exp10",
+    "log_ndtr",
     "log_sigmoid",
     "logaddexp",
     "logaddexp2",
     "logit",
     "ndtr",
     "ndtri",
+    "ndtri_exp",
     "polygamma",
     "sigmoid",
     "sinc",

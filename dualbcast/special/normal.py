@@ -87,8 +87,8 @@ def ndtri(p: float) -> float:
     return quantile(p - 0.5, min(p, 1.0 - p))
 
 
-def quantile(q: float, tail: float) -> float:
-    """`ndtri` of 1/2 + q, where the smaller of the probabilities on both sides is `tail`."""
+def quantile(q: float, tail: float, depth: float = 0.0) -> float:
+    """`ndtri` of 1/2 + q, where the smaller of the probabilities on both sides is `tail` * exp(-`depth`)."""
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
         top = 33430.575583588128105 + r * 2509.0809287301226727
@@ -104,7 +104,11 @@ def quantile(q: float, tail: float) -> float:
         return math.copysign(math.inf, q)
     if not tail > 0:
         return math.nan
-    r = math.sqrt(-math.log(tail))
+    return math.copysign(quantile_of_tail(math.sqrt(depth - math.log(tail))), q)
+
+
+def quantile_of_tail(r: float) -> float:
+    """The x from which on the normal distribution has the probability exp(-r * r), for r from 1.6 to 27."""
     if r <= 5:
         r = r - 1.6
         top = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
@@ -125,7 +129,7 @@ def quantile(q: float, tail: float) -> float:
         bottom = 7.86869131145613259100e-4 + r * (1.84631831751005468180e-5 + r * bottom)
         bottom = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * bottom)
         bottom = 1.0 + r * (5.99832206555887937690e-1 + r * bottom)
-    return math.copysign(top / bottom, q)
+    return top / bottom
 
 
 def erfinv(x: float) -> float:

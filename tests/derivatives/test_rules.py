@@ -74,8 +74,10 @@ class Case:
 
 def find(spelling: str) -> Any:
     """What a dotted name stands for, or None."""
-    module, _, name = spelling.rpartition(".")
-    return getattr(importlib.import_module(module), name, None)
+    place, _, name = spelling.rpartition(".")
+    if place.startswith("scipy.stats."):  # a method of a distribution
+        return getattr(find(place), name, None)
+    return getattr(importlib.import_module(place), name, None)
 
 
 def spelling_of(row: Rule) -> str:

@@ -173,9 +173,9 @@ EXPRESSIONS = {
     "sum of numpy": ("«np.sum((x, y))»", "no derivative rule for numpy.sum", "sum([a, b])"),
     "no rule in scipy": ("«exp1(x)»", "no derivative rule for scipy.special.exp1", "dualbcast.rule"),
     "distribution": (
-        "«stats.norm.cdf(x, 1.0)»",
-        "no derivative rule for scipy.stats.norm.cdf",
-        "scipy.special.ndtr(z)",
+        "«stats.norm.entropy(x, 1.0)»",
+        "no derivative rule for scipy.stats.norm.entropy",
+        "a Python function that computes it",
     ),
     "item of a captured array": ("«numbers[0]» * x", "numbers is one element of its array", "tuple(array.tolist())"),
     "append": ("«[x].append»(y)", "a list of 1 has no append", "[*items, item]"),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
+import probability_oracles as probability
 from range_oracles import ANY, P27, PRECISION, THIRD, Form
 
 __all__ = ["exact"]
@@ -47,6 +48,7 @@ _AT: dict[str, dict[float | str, tuple[float | None, ...]]] = {
     "sinc": {inf: (nan, ANY, ANY), -inf: (nan, ANY, ANY)},
     **{name: {"+0": (0.0, 0.0, 0.0), "-0": (0.0, 0.0, 0.0)} for name in ("fabs", "abs", "sign")},
     **{name: {"+0": (0.0, 0.0, 0.0), "-0": (-0.0, 0.0, 0.0)} for name in ("floor", "ceil", "trunc", "rint")},
+    **probability.AT,
     "lgamma": {-inf: (inf, ANY, ANY)},
     **{name: {-inf: (nan, ANY, ANY)} for name in ("tgamma", "digamma", "polygamma 0")},
 }

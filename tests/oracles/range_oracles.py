@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
+import probability_oracles as probability
 
 __all__ = ["ANY", "FORMS", "NAN", "P27", "PRECISION", "THIRD", "Form", "normal_quantile"]
 
@@ -442,6 +443,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any], tuple[float, ...]]] = {
     "ceil": ("numpy.ceil(x)", _steps(mp.ceil), (1.0, 2.5)),
     "trunc": ("numpy.trunc(x)", _steps(lambda x: mp.floor(x) if x > 0 else mp.ceil(x)), (1.0, 2.5)),
     "rint": ("numpy.rint(x)", _steps(mp.nint), (1.0, 2.5, 0.5, 1.5)),
+    **probability.UNARY,
     # --- spellings that are no rows of their own
     "abs": ("abs(x)", lambda x: (abs(x), mp.sign(x), mp.mpf(0)), ()),
     "negative": ("-x", _linear(lambda: mp.mpf(-1)), ()),

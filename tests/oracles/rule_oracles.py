@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import mpmath as mp
+import probability_oracles as probability
 
 mp.mp.dps = 50
 
@@ -92,6 +93,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "modulo": _modulo,
     "ieee_remainder": lambda a, b: a - b * mp.nint(a / b),
     "floor_divide": lambda a, b: mp.floor(a / b),
+    **probability.VALUES,
     # Aliases: no rows, but the same promise.
     "square": lambda x: x * x,
     "reciprocal": lambda x: 1 / x,
@@ -156,6 +158,7 @@ ACOSH_1E30 = math.log(2e30)
 
 # (arguments, value, partials); what a partial is at a kink is a decision, and is repeated in the row.
 EDGES: dict[str, tuple[Edge, ...]] = {
+    **probability.EDGES,
     "sqrt": (
         ((0.0,), 0.0, (inf,)),
         ((-0.0,), -0.0, (-inf,)),

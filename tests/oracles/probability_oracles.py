@@ -1,0 +1,144 @@
+"""Exact values of error, gamma and beta functions and of distributions, for `rule_oracles` and `range_oracles`.
+
+Closed forms in mpmath; none is from the code under test.
+"""
+
+# ruff: noqa: ARG005
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+
+inf, nan, pi = math.inf, math.nan, math.pi
+ANY = None
+NAN = mp.mpf("nan")
+
+
+# --- the error function and the normal distribution ----------------------------------------------------------------
+
+
+def _scaled_tail(x: Any) -> tuple[Any, Any, Any]:
+    """exp(x * x) * erfc(x) and two derivatives; from 30 on by the derivatives of DLMF 7.12.1."""
+    if x < 30:
+        value = mp.exp(x * x) * (mp.erfc(x) if x > -100 else 2)
+        slope = 2 * x * value - 2 / mp.sqrt(mp.pi)
+        return value, slope, 2 * value + 2 * x * slope
+    totals = [mp.mpf(0)] * 3
+    term = 1 / (x * mp.sqrt(mp.pi))
+    for n in range(60):
+        k = 2 * n + 1
+        totals = [total + term * scale for total, scale in zip(totals, (1, -k / x, k * (k + 1) / x / x), strict=True)]
+        term *= -k / (2 * x * x)
+    return totals[0], totals[1], totals[2]
+
+
+def _log_ndtr(x: Any) -> tuple[Any, Any, Any]:
+    if x > 0:
+        tail = mp.erfc(x / mp.sqrt(2)) / 2 if x < 1000 else mp.exp(-x * x / 2) / (x * mp.sqrt(2 * mp.pi))
+        slope = mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi) / (1 - tail)
+        return -tail if tail < mp.mpf(2) ** -300 else mp.log1p(-tail), slope, -slope * (x + slope)
+    t = -x / mp.sqrt(2)
+    value, change, _ = _scaled_tail(t)
+    slope = mp.sqrt(2 / mp.pi) / value
+    return mp.log(value / 2) - x * x / 2, slope, slope * change / (value * mp.sqrt(2))
+
+
+def _ndtri_exp(y: Any) -> tuple[Any, Any, Any]:
+    """By Newton's method on the tail that is smaller."""
+    if y > -0.7:
+        tail = -y if abs(y) < mp.mpf(2) ** -250 else -mp.expm1(y)
+        x = mp.sqrt(-2 * mp.log(tail))
+        for _ in range(100):
+            above = mp.erfc(x / mp.sqrt(2)) / 2
+            step = mp.log(above / tail) * above * mp.sqrt(2 * mp.pi) * mp.exp(x * x / 2)
+            x += step
+            if abs(step) <= abs(x) * mp.mpf(10) ** -40:
+                break
+    else:
+        x = -mp.sqrt(-2 * y)
+        for _ in range(100):
+            value, slope, _ = _log_ndtr(x)
+            step = (value - y) / slope
+            x -= step
+            if abs(step) <= abs(x) * mp.mpf(10) ** -40:
+                break
+    _, slope, curvature = _log_ndtr(x)
+    return x, 1 / slope, -curvature / slope**3
+
+
+def _erfcinv(y: Any) -> tuple[Any, Any, Any]:
+    if y == 1:
+        return mp.mpf(0), -mp.sqrt(mp.pi) / 2, mp.mpf(0)
+    value, slope, curvature = _ndtri_exp(mp.log(y / 2))
+    # x = -z / sqrt(2), where log(ndtr(z)) = log(y / 2).
+    root = -mp.sqrt(2)
+    return value / root, slope / y / root, (curvature - slope) / y / y / root
+
+
+# --- for the table of rules: values, and what holds at edges ---------------------------------------------------------
+
+VALUES: dict[str, Callable[..., Any]] = {
+    "erfcx": lambda x: mp.exp(x * x) * mp.erfc(x),
+    "erfcinv": lambda y: mp.erfinv(1 - y),
+    "log_ndtr": lambda x: mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2) if x > 0 else mp.log(mp.erfc(-x / mp.sqrt(2)) / 2),
+    "ndtri_exp": lambda y: _ndtri_exp(mp.mpf(y))[0],
+}
+EDGES: dict[str, Any] = {
+    "erfcx": (
+        ((0.0,), 1.0, (-2 / math.sqrt(pi),)),
+        ((inf,), 0.0, (0.0,)),
+        ((-inf,), inf, (-inf,)),
+        ((nan,), nan, (nan,)),
+        ((1e10,), 1e-10 / math.sqrt(pi), (-1e-20 / math.sqrt(pi),)),
+    ),
+    "erfcinv": (
+        ((1.0,), 0.0, (-math.sqrt(pi) / 2,)),
+        ((0.0,), inf, (-inf,)),
+        ((2.0,), -inf, (-inf,)),
+        ((-0.5,), nan, (nan,)),
+        ((2.5,), nan, (nan,)),
+    ),
+    "log_ndtr": (
+        ((0.0,), -math.log(2.0), (math.sqrt(2 / pi),)),
+        ((inf,), ANY, (0.0,)),
+        ((-inf,), -inf, (inf,)),
+        ((-1e10,), -5e19, (1e10,)),
+        ((nan,), nan, (nan,)),
+    ),
+    "ndtri_exp": (
+        ((0.0,), inf, (inf,)),
+        ((-inf,), -inf, (0.0,)),
+        ((0.5,), nan, (nan,)),
+        ((-5e19,), -1e10, (1e-10,)),
+    ),
+}
+
+# --- over the whole range: the text, the exact results, and arguments to look around -----------------------------------
+
+Unary = tuple[str, Callable[[Any], Any], tuple[float, ...]]
+
+
+def _within(inside: Callable[[Any], bool], of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Outside the domain the value is NaN."""
+    return lambda x: of(x) if inside(x) else (NAN, ANY, ANY)
+
+
+UNARY: dict[str, Unary] = {
+    "erfcx": ("dualbcast.special.erfcx(x)", _scaled_tail, (4.0, -9.3, -26.6)),
+    "erfcinv": ("dualbcast.special.erfcinv(x)", _within(lambda y: 0 < y < 2, _erfcinv), (0.15, 1.0, 1.85, 2.0)),
+    "log_ndtr": ("dualbcast.special.log_ndtr(x)", _log_ndtr, (-1.0, 8.3, 14.2, 38.5)),
+    "ndtri_exp": (
+        "dualbcast.special.ndtri_exp(x)",
+        _within(lambda y: y < 0, _ndtri_exp),
+        (-0.078, -0.6931471805599453, -2.6, -600.0),
+    ),
+}
+# Conventions at zeros, infinities and ends of domains, as in `range_ends`.
+AT: dict[str, dict[float | str, tuple[float | None, ...]]] = {
+    "erfcinv": {"+0": (inf, -inf, inf), "-0": (inf, -inf, inf), 2.0: (-inf, -inf, -inf)},
+    "ndtri_exp": {"+0": (inf, inf, ANY), "-0": (inf, inf, ANY)},
+}
