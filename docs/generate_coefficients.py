@@ -207,7 +207,7 @@ def scaled_error_function(order: int, degree: int) -> None:
         return scaled if order else (scaled - 1) * (x + 4) / x
 
     points = chebyshev(-1, 1, 4 * degree)
-    top, _ = fit(of, points, degree, weight=None if order else lambda q: Number(1))
+    top, _ = fit(of, points, degree, weight=None if order else lambda _: Number(1))
     error = max(abs(value(top, q) / of(q) - 1) if order else abs(value(top, q) - of(q)) for q in points)
     show("erfcx", np.float64, (f"derivative {order}, highest power first", top[::-1]), error=error)
 

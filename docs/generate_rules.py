@@ -7,6 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
+from dualbcast import special
 from dualbcast.frontend.source import find_source
 from dualbcast.rules import library
 from dualbcast.rules.table import ALIASES, CUSTOMS, RULES, Custom, Rule
@@ -39,14 +40,23 @@ def partials(row: Rule | Custom) -> tuple[list[str], list[str]]:
     ]
 
 
+def listed(names: list[str], texts: list[str]) -> str:
+    """The partials; a function that returns all of them at once is shown as such."""
+    if len(texts) < len(names) - 1:
+        return f"all: `{texts[0]}`"
+    return "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
+
+
 def table_row(row: Rule) -> str:
     names, texts = partials(row)
     spellings = list(row.spellings)
     if row.function is not None:
         module = row.function.__module__
-        public = "dualbcast.special" if module.startswith("dualbcast.special.") else module
-        spellings.insert(0, f"{public}.{row.function.__name__}")
-    shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
+        if not module.startswith("dualbcast.special."):
+            spellings.insert(0, f"{module}.{row.function.__name__}")
+        elif row.name in special.__all__:
+            spellings.insert(0, f"dualbcast.special.{row.function.__name__}")
+    shown = listed(names, texts)
     kinks = "<br>".join(
         f"at {', '.join(f'{x:g}' for x in point)}: {', '.join(f'{p:g}' for p in chosen)}" for point, chosen in row.kinks
     )
@@ -56,7 +66,7 @@ def table_row(row: Rule) -> str:
 
 def slope_row(slope: Custom) -> str:
     names, texts = partials(slope)
-    shown = "<br>".join(f"∂/∂{name}: `{text}`" for name, text in zip(names, texts, strict=False))
+    shown = listed(names, texts)
     summary = (inspect.getdoc(slope.function) or "").partition("\n")[0]
     return f"| `{slope.name}({', '.join(names[:-1])})` | {summary} | {shown} |"
 

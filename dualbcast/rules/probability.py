@@ -11,7 +11,25 @@ from typing import Any
 from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
-from dualbcast.special import distributions, error, log_normal
+from dualbcast.special import distributions, error, log_normal, stirling
+from dualbcast.special.beta import beta_score, rgamma_slope
+from dualbcast.special.incomplete_beta import (
+    beta_density,
+    beta_density_slopes,
+    beta_term,
+    beta_term_slopes,
+    betainc_slopes,
+    betaincc_slopes,
+    betainccinv_slopes,
+    betaincinv_slopes,
+)
+from dualbcast.special.incomplete_gamma_slopes import (
+    gamma_density,
+    gamma_density_slope,
+    gamma_score,
+    gammainc_slope_in_a,
+    poisson_score,
+)
 
 # All partials have the same parameters; some need only a few of them.
 # ruff: noqa: ARG005
@@ -33,6 +51,72 @@ _rule(special.ndtri_exp, lambda p, y: (1.0 / log_normal.log_ndtr_slope(y),), dom
 
 partials(lambda x, y: (error.erfcx_curvature(x),))(error.erfcx_slope)
 partials(lambda x, y: (log_normal.log_ndtr_curvature(x, y),))(log_normal.log_ndtr_slope)
+
+# --- the incomplete gamma functions -------------------------------------------------------------------------------
+
+SHAPE, SMALL = (0.3, 40.0), (0.3, 9.5)
+INSIDE = (0.01, 0.99)
+SHARE, MIDDLE = (0.8, 20.0), (0.05, 0.95)
+
+_rule(special.gammainc, lambda a, x, y: (gammainc_slope_in_a(a, x), gamma_density(a, x)), domain=(SHAPE, SHAPE))
+_rule(special.gammaincc, lambda a, x, y: (-gammainc_slope_in_a(a, x), -gamma_density(a, x)), domain=(SHAPE, SHAPE))
+_rule(
+    special.gammaincinv,
+    lambda a, p, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), 1.0 / gamma_density(a, y)),
+    domain=(SHAPE, INSIDE),
+)
+_rule(
+    special.gammainccinv,
+    lambda a, q, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), -1.0 / gamma_density(a, y)),
+    domain=(SHAPE, INSIDE),
+)
+
+# Factors of the functions below, which kernels compute once.
+rule("stirling_ratio", lambda a, y: (y * stirling.digamma_rest(a),), function=stirling.stirling_ratio, domain=(SHAPE,))
+rule(
+    "log_stirling_ratio",
+    lambda a, y: (stirling.digamma_rest(a),),
+    function=stirling.log_stirling_ratio,
+    domain=(SHAPE,),
+)
+rule("digamma_rest", lambda a, y: (stirling.digamma_rest_slope(a),), function=stirling.digamma_rest, domain=(SHAPE,))
+rule(
+    "poisson_term",
+    lambda a, x, y: (poisson_score(a, x, y), 0.0 if y == 0 else y * ((a - x) / x)),
+    function=stirling.poisson_term,
+    domain=(SHAPE, SHAPE),
+)
+rule(
+    "beta_term",
+    lambda a, b, x, y, t: beta_term_slopes(a, b, x, y, t),
+    function=beta_term,
+    domain=(SMALL, SMALL, INSIDE, INSIDE),
+)
+
+# --- quotients of gamma functions, and the incomplete beta functions -----------------------------------------------
+
+_rule(special.rgamma, lambda x, y: (rgamma_slope(x, y),), domain=((0.1, 15.0),))
+_rule(special.beta, lambda a, b, y: (y * beta_score(a, b), y * beta_score(b, a)), domain=(SHAPE, SHAPE))
+_rule(special.betaln, lambda a, b, y: (beta_score(a, b), beta_score(b, a)), domain=(SHAPE, SHAPE))
+_rule(
+    special.poch,
+    lambda z, m, y: (-y * beta_score(z, m), y * special.digamma(z + m)),
+    domain=(SHAPE, (0.1, 10.0)),
+)
+_rule(
+    special.binom,
+    lambda n, k, y: (-y * beta_score(n - k + 1.0, k), -y * beta_score(k + 1.0, n - 2.0 * k)),
+    domain=((10.0, 30.0), (0.5, 9.5)),
+)
+_rule(special.betainc, lambda a, b, x, y: betainc_slopes(a, b, x), domain=(SHARE, SHARE, MIDDLE))
+_rule(special.betaincc, lambda a, b, x, y: betaincc_slopes(a, b, x), domain=(SHARE, SHARE, MIDDLE))
+_rule(special.betaincinv, lambda a, b, p, y: betaincinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
+_rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
+for _function in (special.gammasgn, special.loggamma):
+    alias(_function, f"scipy.special.{_function.__name__}")
+
+partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)
+partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(gamma_density)
 
 # --- distributions -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Comes in: numbers. Goes out: a number.
 
 from __future__ import annotations
 
+from dualbcast.special.beta import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
 from dualbcast.special.error import erfcinv, erfcx
 from dualbcast.special.exponentials import (
     exp10,
@@ -20,25 +21,44 @@ from dualbcast.special.exponentials import (
     xlogy,
 )
 from dualbcast.special.gamma import digamma, polygamma
+from dualbcast.special.incomplete_beta import betainc, betaincc
+from dualbcast.special.incomplete_beta_inverses import betainccinv, betaincinv
+from dualbcast.special.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincinv
 from dualbcast.special.log_normal import log_ndtr, ndtri_exp
 from dualbcast.special.normal import erfinv, ndtr, ndtri
 from dualbcast.special.trigonometric import sinc
 
 __all__ = [
+    "beta",
+    "betainc",
+    "betaincc",
+    "betainccinv",
+    "betaincinv",
+    "betaln",
+    "binom",
     "digamma",
     "erfcinv",
     "erfcx",
     "erfinv",
     "exp10",
+    "gammainc",
+    "gammaincc",
+    "gammainccinv",
+    "gammaincinv",
+    "gammasgn",
     "log_ndtr",
     "log_sigmoid",
     "logaddexp",
     "logaddexp2",
+    "loggamma",
     "logit",
     "ndtr",
     "ndtri",
     "ndtri_exp",
+    "poch",
     "polygamma",
+    "rgamma",
     "sigmoid",
     "sinc",
     "softplus",

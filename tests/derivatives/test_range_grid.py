@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from probability_oracles import PARAMETRIC
 from range_exceptions import EXCEPTIONS, Exceptional
 from range_grid import BOUNDS, DTYPES, Grid, Wrong, all_forms, compare, points, units_off
 from range_grid import Exact as ExactResults
@@ -63,7 +64,7 @@ def test_an_exception_is_needed(row: Exceptional) -> None:
 def test_every_row_and_alias_is_in_the_grid() -> None:
     names = {name.partition(" ")[0] for name in FORMS} | {*FORMS}
     # A divided power is a part of a power's slope, where its last argument is the power.
-    assert {name for name, row in RULES.items() if not row.by_user} - names == {"divided_power"}
+    assert {name for name, row in RULES.items() if not row.by_user} - names == {"divided_power", *PARAMETRIC}
     assert not {*ALIASES} - names
 
 

@@ -133,11 +133,12 @@ GRANTED: dict[str, tuple[float, float, float]] = {
     "logaddexp": (0.0, 0.0, 1.0),
     "logaddexp2": (0.0, 0.0, 1.0),
     "lgamma": (4.0, 0.0, 0.0),
+    **probability.GRANTED,
 }
 
 # How many roundings values and partials may take: a vector function's 4 units in the last place and a few operations.
 DEFAULT_ROUNDINGS = 8.0
-ROUNDINGS: dict[str, float] = {}
+ROUNDINGS: dict[str, float] = {**probability.ROUNDINGS}
 
 
 @cache
