@@ -1,4 +1,6 @@
-"""The beta function, binomial coefficients and other quotients of gamma functions, in the language of scalar functions."""
+"""The beta function, binomial coefficients and other quotients of gamma functions, in the language of scalar
+functions.
+"""
 
 from __future__ import annotations
 
