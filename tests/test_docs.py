@@ -72,6 +72,24 @@ def test_the_rules_page_is_that_of_the_table(request: pytest.FixtureRequest) -> 
     assert path.read_text(encoding="utf-8") == page, "run: python docs/generate_rules.py"
 
 
+def test_the_page_of_scipys_functions_is_that_of_the_table(request: pytest.FixtureRequest) -> None:
+    scipy = pytest.importorskip("scipy")
+    generate = runpy.run_path(str(ROOT / "docs" / "generate_scipy_special.py"))
+    page, path = generate["page"](), generate["PAGE"]
+    if request.config.getoption("--update-golden"):
+        path.write_text(page, encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    if f"(release {scipy.__version__})" not in text:
+        pytest.skip("the page is of another release of SciPy")
+    assert text == page, "run: python docs/generate_scipy_special.py"
+    known, ufuncs, missing = generate["supported"](), generate["ufuncs"](), generate["MISSING"]
+    assert not missing.keys() & known, "these are supported: no reason is needed"
+    assert not missing.keys() - {*ufuncs}, "SciPy has no such ufunc"
+    assert len(known & {*ufuncs}) >= 60
+    for name in ufuncs:
+        assert len(re.findall(rf"^\| `{name}` \| (?:yes \| \||\| it .{{10,}} \|)$", text, re.MULTILINE)) == 1, name
+
+
 def test_the_errors_page_is_what_its_examples_give(request: pytest.FixtureRequest) -> None:
     generate = runpy.run_path(str(ROOT / "docs" / "generate_errors.py"))
     page, path = generate["page"](), generate["PAGE"]

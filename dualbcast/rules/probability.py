@@ -11,7 +11,7 @@ from typing import Any
 from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
-from dualbcast.special import distributions, error, log_normal, stirling
+from dualbcast.special import error, located_distributions, log_normal, probabilities, stirling
 from dualbcast.special.beta import beta_score, rgamma_slope
 from dualbcast.special.incomplete_beta import (
     beta_density,
@@ -120,6 +120,16 @@ partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(g
 
 # --- distributions -------------------------------------------------------------------------------------------------
 
-# Each function is named after the distribution and its method.
-for _name in distributions.__all__:
-    alias(getattr(distributions, _name), f"scipy.stats.{_name.replace('_', '.', 1)}")
+partials(
+    lambda df, t, y: (probabilities.stdtr_slope_in_df(df, t), probabilities.t_density(df, t)),
+)(probabilities.stdtr)
+partials(
+    lambda df, p, y: (
+        -probabilities.stdtr_slope_in_df(df, y) / probabilities.t_density(df, y),
+        1.0 / probabilities.t_density(df, y),
+    )
+)(probabilities.stdtrit)
+for _name in probabilities.__all__:
+    alias(getattr(probabilities, _name), f"scipy.special.{_name}")
+for _spelling, _method in located_distributions.METHODS.items():
+    alias(_method, _spelling)

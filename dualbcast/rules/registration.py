@@ -231,12 +231,15 @@ def not_differentiable(function: Scalar) -> Scalar:
 
 
 def alias(function: Callable[..., Any], *spellings: str) -> None:
-    """Let the callables of these names mean `function`, which is inlined and differentiated as user code is."""
+    """Let the callables of these names mean `function`, which is inlined and differentiated as user code is.
+
+    Where the function has a custom derivative, that is taken.
+    """
     table.ALIASES.update(dict.fromkeys(spellings, function))
-    _enter(function, [function], spellings)
+    _enter(table.lookup(function) or function, [function], spellings)
 
 
-def _enter(meaning: Rule | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
+def _enter(meaning: Rule | Custom | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:
     """Give callables and dotted names a meaning."""
     table.BY_SPELLING.update(dict.fromkeys(spellings, meaning))
     for each in callables:

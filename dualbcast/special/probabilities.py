@@ -1,0 +1,237 @@
+"""The distribution functions of `scipy.special` and their inverses, in the language of scalar functions.
+
+They are incomplete gamma and beta functions of other arguments. Those that count events round them down, as SciPy does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dualbcast.special.beta import betaln
+from dualbcast.special.incomplete_beta import betainc, betainc_slopes, betaincc
+from dualbcast.special.incomplete_beta_inverses import betaincinv
+from dualbcast.special.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincinv
+from dualbcast.special.normal import ndtri
+
+# SciPy has all of these, and all but factorial and multigammaln as ufuncs.
+__all__ = [
+    "bdtr",
+    "bdtrc",
+    "bdtri",
+    "chdtr",
+    "chdtrc",
+    "chdtri",
+    "factorial",
+    "fdtr",
+    "fdtrc",
+    "fdtri",
+    "gdtr",
+    "gdtrc",
+    "gdtrix",
+    "multigammaln",
+    "nbdtr",
+    "nbdtrc",
+    "nbdtri",
+    "nrdtrimn",
+    "nrdtrisd",
+    "pdtr",
+    "pdtrc",
+    "pdtri",
+    "stdtr",
+    "stdtrit",
+]
+
+
+# --- gamma, chi-square and Poisson distributions -------------------------------------------------------------------
+
+
+def gdtr(a: float, b: float, x: float) -> float:
+    """The probability that a gamma-distributed number with rate a and shape b is at most x."""
+    return gammainc(b, a * x)
+
+
+def gdtrc(a: float, b: float, x: float) -> float:
+    """The probability that a gamma-distributed number with rate a and shape b is greater than x."""
+    return gammaincc(b, a * x)
+
+
+def gdtrix(a: float, b: float, p: float) -> float:
+    """The inverse of `gdtr` in x."""
+    return gammaincinv(b, p) / a
+
+
+def chdtr(v: float, x: float) -> float:
+    """The probability that a chi-square number with v degrees of freedom is at most x."""
+    return gammainc(0.5 * v, 0.5 * x)
+
+
+def chdtrc(v: float, x: float) -> float:
+    """The probability that a chi-square number with v degrees of freedom is greater than x."""
+    return gammaincc(0.5 * v, 0.5 * x)
+
+
+def chdtri(v: float, p: float) -> float:
+    """The inverse of `chdtrc` in x."""
+    return 2.0 * gammainccinv(0.5 * v, p)
+
+
+def pdtr(k: float, m: float) -> float:
+    """The probability of at most k events where their expectation is m."""
+    return gammaincc(whole(k) + 1.0, m)
+
+
+def pdtrc(k: float, m: float) -> float:
+    """The probability of more than k events where their expectation is m."""
+    return gammainc(whole(k) + 1.0, m)
+
+
+def pdtri(k: float, y: float) -> float:
+    """The inverse of `pdtr` in m."""
+    return gammainccinv(whole(k) + 1.0, y)
+
+
+def whole(k: float) -> float:
+    """The number of events, which must not be negative."""
+    return float(np.floor(k)) if k >= 0 else math.nan
+
+
+# --- binomial distributions ----------------------------------------------------------------------------------------
+
+
+def bdtr(k: float, n: float, p: float) -> float:
+    """The probability of at most k successes in n trials of probability p."""
+    k = whole(k)
+    return 1.0 if k == n else betaincc(k + 1.0, n - k, p)
+
+
+def bdtrc(k: float, n: float, p: float) -> float:
+    """The probability of more than k successes in n trials of probability p."""
+    k = whole(k)
+    return 0.0 if k == n else betainc(k + 1.0, n - k, p)
+
+
+def bdtri(k: float, n: float, y: float) -> float:
+    """The inverse of `bdtr` in p."""
+    k = whole(k)
+    return 1.0 - betaincinv(n - k, k + 1.0, y)
+
+
+def nbdtr(k: float, n: float, p: float) -> float:
+    """The probability of at most k failures before the n-th success, which has the probability p."""
+    return betainc(n, whole(k) + 1.0, p)
+
+
+def nbdtrc(k: float, n: float, p: float) -> float:
+    """The probability of more than k failures before the n-th success, which has the probability p."""
+    return betaincc(n, whole(k) + 1.0, p)
+
+
+def nbdtri(k: float, n: float, y: float) -> float:
+    """The inverse of `nbdtr` in p."""
+    return betaincinv(n, whole(k) + 1.0, y)
+
+
+# --- F and Student's distributions, and the normal one -------------------------------------------------------------
+
+
+def fdtr(dfn: float, dfd: float, x: float) -> float:
+    """The probability that a number with the F distribution is at most x."""
+    return share_below(0.5 * dfn, 0.5 * dfd, dfn * x, dfd) if x >= 0 else math.nan
+
+
+def fdtrc(dfn: float, dfd: float, x: float) -> float:
+    """The probability that a number with the F distribution is greater than x."""
+    return share_below(0.5 * dfd, 0.5 * dfn, dfd, dfn * x) if x >= 0 else math.nan
+
+
+def share_below(a: float, b: float, part: float, rest: float) -> float:
+    """betainc(a, b, part / (part + rest)), also where the share is close to 1."""
+    direct = part <= rest
+    low, high, smaller = (a, b, part) if direct else (b, a, rest)
+    value = betainc(low, high, smaller / (part + rest))
+    return value if direct else 1.0 - value
+
+
+def fdtri(dfn: float, dfd: float, p: float) -> float:
+    """The inverse of `fdtr` in x."""
+    share = betaincinv(0.5 * dfn, 0.5 * dfd, p)
+    return dfd * share / (dfn * (1.0 - share))
+
+
+def stdtr(df: float, t: float) -> float:
+    """The probability that a number with Student's t distribution is at most t.
+
+    Its derivative in the degrees of freedom is that of the incomplete beta function.
+    """
+    square = t * t
+    if df == math.inf:
+        return 0.5 * math.erfc(-t * math.sqrt(0.5))
+    if square < df:  # in the middle
+        return 0.5 + math.copysign(0.5, t) * betainc(0.5, 0.5 * df, square / (df + square))
+    tail = 0.5 * betainc(0.5 * df, 0.5, df / (df + square) if square < math.inf else 0.0)
+    return 1.0 - tail if t > 0 else tail
+
+
+def stdtr_slope_in_df(df: float, t: float) -> float:
+    """The slope of `stdtr` in the degrees of freedom."""
+    if df == math.inf:
+        return 0.0
+    square = t * t
+    middle = square < df
+    a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
+    in_a, in_b, _ = betainc_slopes(a, b, part / (df + square) if square < math.inf else 0.0)
+    along = 0.25 * (in_b if middle else -in_a)
+    return math.copysign(along, t * along) - 0.5 * t_density(df, t) * (t / df)
+
+
+def t_density(df: float, t: float) -> float:
+    """The density of Student's t distribution, the slope of `stdtr` in t."""
+    return math.exp(t_log_density(df, t))
+
+
+def t_log_density(df: float, t: float) -> float:
+    """The logarithm of the density of Student's t distribution."""
+    if not df > 0:
+        return math.nan
+    if df == math.inf:
+        return -0.5 * t * t - 0.5 * math.log(2.0 * math.pi)
+    return -betaln(0.5 * df, 0.5) - 0.5 * math.log(df) - 0.5 * (df + 1.0) * math.log1p(t * t / df)
+
+
+def stdtrit(df: float, p: float) -> float:
+    """The inverse of `stdtr` in t."""
+    centred = 2.0 * p - 1.0
+    middle = abs(centred) < 0.5
+    a, b, goal = (0.5, 0.5 * df, abs(centred)) if middle else (0.5 * df, 0.5, 2.0 * min(p, 1.0 - p))
+    share = betaincinv(a, b, goal)
+    ratio = share / (1.0 - share) if middle else (1.0 - share) / share
+    return math.copysign(math.sqrt(df * ratio), centred)
+
+
+def nrdtrimn(p: float, std: float, x: float) -> float:
+    """The mean for which a normal number of this standard deviation is at most x with probability p."""
+    return x - std * ndtri(p)
+
+
+def nrdtrisd(mn: float, p: float, x: float) -> float:
+    """The standard deviation for which a normal number of this mean is at most x with probability p."""
+    return (x - mn) / ndtri(p)
+
+
+# --- products of gamma functions -----------------------------------------------------------------------------------
+
+
+def factorial(n: float) -> float:
+    """The gamma function of n + 1, and 0 for negative n."""
+    return 0.0 if n < 0 else math.gamma(n + 1.0)
+
+
+def multigammaln(a: float, d: int) -> float:
+    """The logarithm of the gamma function of d dimensions, a sum of that of a - j / 2 over j = 0 … d - 1."""
+    total = 0.25 * d * (d - 1) * math.log(math.pi)
+    for j in range(d):
+        total = total + math.lgamma(a - 0.5 * j)
+    return total
