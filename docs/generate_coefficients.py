@@ -212,7 +212,57 @@ def scaled_error_function(order: int, degree: int) -> None:
     show("erfcx", np.float64, (f"derivative {order}, highest power first", top[::-1]), error=error)
 
 
+def uniform_series(count: int, length: int) -> list[list[Number]]:
+    """The Taylor series in eta of the functions c_k of DLMF 8.12.10 for k up to `count`, by the recurrence 8.12.11."""
+    # m(eta), where eta**2 / 2 = m - log(1 + m), from m * m' = eta * (1 + m).
+    m = [Number(0), Number(1)]
+    for n in range(2, length + 2):
+        m.append(m[n - 1] / (n + 1) - sum(m[i] * m[n + 1 - i] for i in range(2, n)) / 2)
+    inverse = [Number(1)]  # eta / m(eta)
+    for n in range(1, length):
+        inverse.append(-sum(m[i + 1] * inverse[n - i] for i in range(1, n + 1)))
+    # The coefficients of exp(Stirling's series).
+    logarithm = [Number(0)] * (count + 1)
+    for k in range(1, count // 2 + 2):
+        if 2 * k - 1 <= count:
+            logarithm[2 * k - 1] = mpmath.bernoulli(2 * k) / (2 * k * (2 * k - 1))
+    stirling = [Number(1)]
+    for n in range(1, count + 1):
+        stirling.append(sum(k * logarithm[k] * stirling[n - k] for k in range(1, n + 1)) / n)
+    series = [inverse[1:]]
+    for k in range(1, count + 1):
+        last = series[-1]
+        series.append([(n + 2) * last[n + 2] + (-1) ** k * stirling[k] * inverse[n + 1] for n in range(len(last) - 2)])
+    return series
+
+
+def incomplete_gamma() -> None:
+    """UNIFORM, polynomials for c_k where x is within 0.4 * a of a, and LOG_GAMMA; the errors are absolute.
+
+    That of c_k counts 20**-k times, as the expansion begins at a = 20.
+    """
+    degrees = (13, 12, 10, 10, 9, 8, 6, 6, 5, 3, 2)
+    for k, series in enumerate(uniform_series(len(degrees) - 1, 70)):
+
+        def of(eta: Number, series: list[Number] = series) -> Number:
+            return value(series[:45], eta)
+
+        points = chebyshev(-0.472, 0.358, 8 * (degrees[k] + 2))
+        top, _ = fit(of, points, degrees[k], weight=lambda _: Number(1))
+        error = max(abs(value(top, eta) - of(eta)) for eta in points) / Number(20) ** k
+        show("gammainc", np.float64, (f"c_{k}, highest power first", top[::-1]), error=error)
+
+    def scaled(h: Number) -> Number:
+        return mpmath.loggamma(1.5 + h) / (0.5 + h)
+
+    points = chebyshev(-0.5, 0.5, 160)
+    top, _ = fit(scaled, points, 20, weight=lambda _: Number(1))
+    error = max(abs(value(top, h) - scaled(h)) for h in points)
+    show("gammaincc", np.float64, ("LOG_GAMMA, highest power first", top[::-1]), error=error)
+
+
 if __name__ == "__main__":
+    incomplete_gamma()
     for order, degree in enumerate((25, 28, 30)):
         scaled_error_function(order, degree)
     factorial(np.float32, 3.5, 6, 2, 2, 3)

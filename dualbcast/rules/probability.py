@@ -12,7 +12,7 @@ from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
 from dualbcast.special import error, located_distributions, log_normal, probabilities, stirling
-from dualbcast.special.beta import beta_score, rgamma_slope
+from dualbcast.special.beta_functions import beta_score, rgamma_slope
 from dualbcast.special.incomplete_beta import (
     beta_density,
     beta_density_slopes,

@@ -7,7 +7,7 @@ Comes in: numbers. Goes out: a number.
 
 from __future__ import annotations
 
-from dualbcast.special.beta import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
+from dualbcast.special.beta_functions import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
 from dualbcast.special.error import erfcinv, erfcx
 from dualbcast.special.exponentials import (
     exp10,

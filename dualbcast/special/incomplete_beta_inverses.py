@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.beta import betaln
+from dualbcast.special.beta_functions import betaln
 from dualbcast.special.exponentials import sigmoid
 from dualbcast.special.incomplete_beta import beta_term, fraction
 from dualbcast.special.normal import quantile

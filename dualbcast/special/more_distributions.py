@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dualbcast.special.beta import betaln
+from dualbcast.special.beta_functions import betaln
 from dualbcast.special.distributions import outside, positive, probability
 from dualbcast.special.error import LN2
 from dualbcast.special.exponentials import log_sigmoid, logit, sigmoid, xlog1py, xlogy

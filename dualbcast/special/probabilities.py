@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dualbcast.special.beta import betaln
+from dualbcast.special.beta_functions import betaln
 from dualbcast.special.incomplete_beta import betainc, betainc_slopes, betaincc
 from dualbcast.special.incomplete_beta_inverses import betaincinv
 from dualbcast.special.incomplete_gamma import gammainc, gammaincc
