@@ -123,8 +123,9 @@ def gammasgn(x: float) -> float:
         return math.copysign(1.0, x)
     if x > 0:
         return 1.0
-    floor = math.floor(0.5 * x)
-    return math.nan if is_pole(x) or x == -math.inf else (-1.0 if x - 2.0 * floor >= 1 else 1.0)
+    if is_pole(x) or not x > -math.inf:
+        return math.nan
+    return -1.0 if x - 2.0 * float(np.floor(0.5 * x)) >= 1 else 1.0
 
 
 def loggamma(x: float) -> float:

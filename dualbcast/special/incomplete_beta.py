@@ -28,7 +28,7 @@ def betainc(a: float, b: float, x: float) -> float:
     Returns
     -------
     float
-        In [0, 1]. The relative error is some 10 units in the last place, and in small tails three times the logarithm
+        In [0, 1]. The relative error is some 20 units in the last place, and in small tails three times the logarithm
         of the result more.
 
     Examples

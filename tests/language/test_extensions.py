@@ -553,6 +553,27 @@ def test_errors_of_custom_partials_are_at_the_users_line() -> None:
         assert text in linecache.getline(__file__, caught.value.lineno), message
 
 
+@dualbcast.custom_partials(lambda t, y: (2.0 * t,))
+def squared(t):
+    return t * t
+
+
+def repeated(t):
+    """A rule's function with a loop, which is inlined, and a custom derivative in it, which is not needed any more."""
+    total = 0.0
+    for _ in range(3):
+        total = total + squared(t)
+    return total
+
+
+def test_a_custom_derivative_in_the_loop_of_a_rules_function(backend: str) -> None:
+    rule = dualbcast.rule("repeated", lambda t, y: (6.0 * t,), function=repeated)
+    assert rule.label == "repeated"
+    value, jacobian = differentiable_broadcast(backend=backend)(lambda t: 2.0 * repeated(t)).value_and_jacobian(x)
+    close(value, 6.0 * x * x)
+    close(jacobian["t"], 12.0 * x)
+
+
 # --- not_differentiable and stop_derivative ---------------------------------------------------------------------------
 
 
