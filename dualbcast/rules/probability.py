@@ -112,7 +112,7 @@ _rule(special.betainc, lambda a, b, x, y: betainc_slopes(a, b, x), domain=(SHARE
 _rule(special.betaincc, lambda a, b, x, y: betaincc_slopes(a, b, x), domain=(SHARE, SHARE, MIDDLE))
 _rule(special.betaincinv, lambda a, b, p, y: betaincinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
 _rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
-for _function in (special.gammasgn, special.loggamma):
+for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
 partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)

@@ -28,6 +28,7 @@ from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincin
 from dualbcast.special.log_normal import log_ndtr, ndtri_exp
 from dualbcast.special.normal import erfinv, ndtr, ndtri
 from dualbcast.special.trigonometric import sinc
+from dualbcast.special.zeta import zeta, zetac
 
 __all__ = [
     "beta",
@@ -64,6 +65,8 @@ __all__ = [
     "softplus",
     "xlog1py",
     "xlogy",
+    "zeta",
+    "zetac",
 ]
 
 
