@@ -129,7 +129,7 @@ partials(
         1.0 / probabilities.t_density(df, y),
     )
 )(probabilities.stdtrit)
-for _name in probabilities.__all__:
+for _name in probabilities.UNDER_SCIPYS_NAMES:
     alias(getattr(probabilities, _name), f"scipy.special.{_name}")
 for _spelling, _method in located_distributions.METHODS.items():
     alias(_method, _spelling)

@@ -17,7 +17,7 @@ from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincin
 from dualbcast.special.normal import ndtri
 
 # SciPy has all of these, and all but factorial and multigammaln as ufuncs.
-__all__ = [
+UNDER_SCIPYS_NAMES = [
     "bdtr",
     "bdtrc",
     "bdtri",
