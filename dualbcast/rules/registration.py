@@ -236,7 +236,7 @@ def alias(function: Callable[..., Any], *spellings: str) -> None:
     Where the function has a custom derivative, that is taken.
     """
     table.ALIASES.update(dict.fromkeys(spellings, function))
-    _enter(table.lookup(function) or function, [function], spellings)
+    _enter(table.given(function) or function, [function], spellings)
 
 
 def _enter(meaning: Rule | Custom | Callable[..., Any], callables: list[Any], spellings: tuple[str, ...]) -> None:

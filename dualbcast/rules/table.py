@@ -95,6 +95,12 @@ def lookup(function: Any) -> Any:
     return _place(function)["meaning"]
 
 
+def given(function: Any) -> Any:
+    """The meaning that a callable has been given itself; unlike `lookup`, this does not search the dotted names."""
+    place = _stored(function)
+    return None if place is None else place["meaning"]
+
+
 def watch(function: Any) -> Capture:
     """The meaning of a callable as a guard, which holds until the meaning changes."""
     place = _place(function)
@@ -115,12 +121,17 @@ def meanings() -> list[tuple[Any, Any]]:
     return [(each, place["meaning"]) for each, place in [*_FUNCTIONS.items(), *_OBJECTS.values()]]
 
 
-def resolve(spelling: str) -> Any:
-    """The object of a dotted name; None where there is none, or its module would have to be imported."""
+def resolve(spelling: str, methods: bool = True) -> Any:
+    """The object of a dotted name, or without `methods` the object in a module.
+
+    None where there is none, or its module would have to be imported.
+    """
     place, _, name = spelling.rpartition(".")
     # SciPy is not imported to look its functions up: a program that has not imported it does not call them.
     if place in sys.modules or place.startswith(("math", "numpy", "builtins", "dualbcast")):
         return getattr(sys.modules.get(place) or import_module(place), name, None)
+    if not methods:
+        return None
     # A method of an object, such as scipy.stats.norm.cdf.
     module, _, owner = place.rpartition(".")
     return getattr(getattr(sys.modules.get(module), owner, None), name, None)
@@ -130,7 +141,9 @@ def _place(function: Any) -> dict[str, Any]:
     """The dictionary that has the meaning of a callable, under "meaning"."""
     place = _stored(function)
     if place is None:
-        by_name = (meaning for spelling, meaning in BY_SPELLING.items() if _is_same(resolve(spelling), function))
+        methods = isinstance(function, MethodType)
+        places = ((resolve(spelling, methods), meaning) for spelling, meaning in BY_SPELLING.items())
+        by_name = (meaning for each, meaning in places if _is_same(each, function))
         place = _store(function, next(by_name, None))
     return place
 
