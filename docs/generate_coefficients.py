@@ -261,7 +261,35 @@ def incomplete_gamma() -> None:
     show("gammaincc", np.float64, ("LOG_GAMMA, highest power first", top[::-1]), error=error)
 
 
+def dawson_integral(x: Number) -> Number:
+    if x < 30:
+        return mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(-x * x) * mpmath.erfi(x)
+    # DLMF 7.12.1, of the imaginary argument.
+    return sum(mpmath.fac2(2 * n - 1) / (2 * x) / (2 * x * x) ** n for n in range(200))
+
+
+def dawson() -> None:
+    """Dawson's integral over x as a quotient in x**2 up to 36, and (2 * x * it - 1) * x**2 by 1 / x**2 beyond."""
+
+    def core(z: Number) -> Number:
+        return dawson_integral(mpmath.sqrt(z)) / mpmath.sqrt(z)
+
+    def tail(w: Number) -> Number:
+        x = 1 / mpmath.sqrt(w)
+        return (2 * x * dawson_integral(x) - 1) / w
+
+    points = chebyshev(0, 36, 150)
+    above, below = fit(core, points, 15, 15)
+    error = max(abs(value(above, z) / value(below, z) / core(z) - 1) for z in points)
+    show("dawsn", np.float64, ("above, highest power first", above[::-1]), ("below", below[::-1]), error=error)
+    points = chebyshev(1e-6, Number(1) / 36, 150)
+    top, _ = fit(tail, points, 15)
+    error = max(abs(value(top, w) / tail(w) - 1) for w in points)
+    show("dawsn", np.float64, ("tail, highest power first", top[::-1]), error=error)
+
+
 if __name__ == "__main__":
+    dawson()
     incomplete_gamma()
     for order, degree in enumerate((25, 28, 30)):
         scaled_error_function(order, degree)

@@ -11,7 +11,7 @@ from typing import Any
 from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
-from dualbcast.special import error, located_distributions, log_normal, probabilities, stirling
+from dualbcast.special import dawson, error, located_distributions, log_normal, probabilities, stirling
 from dualbcast.special.beta_functions import beta_score, rgamma_slope
 from dualbcast.special.incomplete_beta import (
     beta_density,
@@ -49,6 +49,10 @@ _rule(special.erfcinv, lambda x, y: (-error.erfinv_slope(y),), domain=((1e-2, 1.
 _rule(special.log_ndtr, lambda x, y: (log_normal.log_ndtr_slope(x),))
 _rule(special.ndtri_exp, lambda p, y: (1.0 / log_normal.log_ndtr_slope(y),), domain=((-50.0, -1e-3),))
 
+_rule(special.dawsn, lambda x, y: (dawson.dawsn_slope(x, y),), domain=(NEAR,))
+_rule(special.erfi, lambda x, y: (error.TWO_OVER_SQRT_PI * error.scaled_exponential(x),), domain=(NEAR,))
+
+partials(lambda x, y: (2.0 * x * y,))(error.scaled_exponential)
 partials(lambda x, y: (error.erfcx_curvature(x),))(error.erfcx_slope)
 partials(lambda x, y: (log_normal.log_ndtr_curvature(x, y),))(log_normal.log_ndtr_slope)
 

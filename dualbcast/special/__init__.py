@@ -8,6 +8,7 @@ Comes in: numbers. Goes out: a number.
 from __future__ import annotations
 
 from dualbcast.special.beta_functions import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
+from dualbcast.special.dawson import dawsn, erfi
 from dualbcast.special.error import erfcinv, erfcx
 from dualbcast.special.exponentials import (
     exp10,
@@ -38,9 +39,11 @@ __all__ = [
     "betaincinv",
     "betaln",
     "binom",
+    "dawsn",
     "digamma",
     "erfcinv",
     "erfcx",
+    "erfi",
     "erfinv",
     "exp10",
     "gammainc",

@@ -78,6 +78,29 @@ def _erfcinv(y: Any) -> tuple[Any, Any, Any]:
     return value / root, slope / y / root, (curvature - slope) / y / y / root
 
 
+def _dawsn(x: Any) -> tuple[Any, Any, Any]:
+    if x < 0:
+        value, slope, curvature = _dawsn(-x)
+        return -value, slope, -curvature
+    if x < 30:
+        value = mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * (mp.erfi(x) if x > mp.mpf(2) ** -250 else 2 * x / mp.sqrt(mp.pi))
+        slope = 1 - 2 * x * value
+        return value, slope, -2 * value - 2 * x * slope
+    totals = [mp.mpf(0)] * 3
+    term = 1 / (2 * x)
+    for n in range(60):
+        k = 2 * n + 1
+        parts = (1, -k / x, k * (k + 1) / x / x)
+        totals = [total + term * part for total, part in zip(totals, parts, strict=True)]
+        term *= k / (2 * x * x)
+    return totals[0], totals[1], totals[2]
+
+
+def _erfi(x: Any) -> tuple[Any, Any, Any]:
+    slope = 2 / mp.sqrt(mp.pi) * mp.exp(x * x)
+    return slope * _dawsn(x)[0], slope, 2 * x * slope
+
+
 # --- gamma and beta functions ----------------------------------------------------------------------------------------
 
 
@@ -122,6 +145,8 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 VALUES: dict[str, Callable[..., Any]] = {
     "erfcx": lambda x: mp.exp(x * x) * mp.erfc(x),
     "erfcinv": lambda y: mp.erfinv(1 - y),
+    "erfi": mp.erfi,
+    "dawsn": lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x),
     "log_ndtr": lambda x: mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2) if x > 0 else mp.log(mp.erfc(-x / mp.sqrt(2)) / 2),
     "ndtri_exp": lambda y: _ndtri_exp(mp.mpf(y))[0],
     "stirling_ratio": lambda a: mp.gamma(a + 1) * (mp.e / a) ** a,
@@ -145,7 +170,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     ),
 }
 # The rows that `range_grid` leaves to test_gamma_and_beta.py, since they have several parameters or are factors.
-PARAMETRIC = {*VALUES} - {"erfcx", "erfcinv", "log_ndtr", "ndtri_exp"} | {"beta_term"}
+PARAMETRIC = {*VALUES} - {"erfcx", "erfcinv", "erfi", "dawsn", "log_ndtr", "ndtri_exp"} | {"beta_term"}
 # Derivatives of those that sum up many terms have some more roundings; near its zeros betaln is a difference.
 ROUNDINGS: dict[str, float] = {
     **dict.fromkeys(("gammainc", "gammaincc", "betainc", "betaincc"), 24.0),
@@ -156,6 +181,7 @@ GRANTED: dict[str, tuple[float, float, float]] = {
     "stirling_ratio": (0.0, 32.0, 32.0),
     "log_stirling_ratio": (4.0, 4.0, 4.0),
     "betaln": (8.0, 0.0, 0.0),
+    "dawsn": (0.0, 4.0, 4.0),
 }
 _EULER = 0.5772156649015329
 EDGES: dict[str, Any] = {
@@ -173,6 +199,8 @@ EDGES: dict[str, Any] = {
         ((-0.5,), nan, (nan,)),
         ((2.5,), nan, (nan,)),
     ),
+    "erfi": (((0.0,), 0.0, (2 / math.sqrt(pi),)), ((-0.0,), -0.0, (2 / math.sqrt(pi),)), ((-inf,), -inf, (inf,))),
+    "dawsn": (((0.0,), 0.0, (1.0,)), ((-0.0,), -0.0, (1.0,)), ((inf,), 0.0, (ANY,)), ((-1e10,), -5e-11, (-5e-21,))),
     "log_ndtr": (
         ((0.0,), -math.log(2.0), (math.sqrt(2 / pi),)),
         ((inf,), ANY, (0.0,)),
@@ -282,6 +310,8 @@ def _within(inside: Callable[[Any], bool], of: Callable[[Any], Any]) -> Callable
 UNARY: dict[str, Unary] = {
     "erfcx": ("dualbcast.special.erfcx(x)", _scaled_tail, (4.0, -9.3, -26.6)),
     "erfcinv": ("dualbcast.special.erfcinv(x)", _within(lambda y: 0 < y < 2, _erfcinv), (0.15, 1.0, 1.85, 2.0)),
+    "erfi": ("dualbcast.special.erfi(x)", _erfi, (6.0, 9.3, 26.6)),
+    "dawsn": ("dualbcast.special.dawsn(x)", _dawsn, (0.9241388730, 1.5019752682, 6.0)),
     "log_ndtr": ("dualbcast.special.log_ndtr(x)", _log_ndtr, (-1.0, 8.3, 14.2, 38.5)),
     "ndtri_exp": (
         "dualbcast.special.ndtri_exp(x)",

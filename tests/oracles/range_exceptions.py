@@ -172,7 +172,7 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         lambda found: found.within(2, 1.0),
     ),
     Exceptional(
-        ("erfinv", "erfcinv", "ndtri", "ndtri_exp"),
+        ("erfinv", "erfcinv", "ndtri", "ndtri_exp", "erfi", "dawsn"),
         ("value",),
         "everywhere",
         "8 units",
@@ -186,6 +186,17 @@ EXCEPTIONS: tuple[Exceptional, ...] = (
         "16 (1 + y²) units",
         "the slope grows as exp(y²) or exp(y² / 2), which magnifies the error of y",
         lambda found: found.within(16 * (1 + found.exact["value"] ** 2), found.wanted),
+    ),
+    Exceptional(
+        ("dawsn",),
+        ("x", "xx"),
+        "below 6",
+        "8 units of 1, and 16 (1 + abs(x)) for the curvature",
+        "`1 - 2 * x * y` cancels",
+        lambda found: (
+            found.within(8 if found.result == "x" else 16 * (1 + np.abs(found.arguments[0])), 1.0)
+            & (np.abs(found.arguments[0]) < 6.01)
+        ),
     ),
     Exceptional(
         ("logaddexp", "logaddexp2"),
