@@ -11,9 +11,9 @@ from typing import Any
 from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
-from dualbcast.special import dawson, error, located_distributions, log_normal, probabilities, stirling
-from dualbcast.special.beta_functions import beta_score, rgamma_slope
-from dualbcast.special.incomplete_beta import (
+from dualbcast.special.probability import dawson, error, located_distributions, log_normal, probabilities, stirling
+from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
+from dualbcast.special.probability.incomplete_beta import (
     beta_density,
     beta_density_slopes,
     beta_term,
@@ -23,7 +23,7 @@ from dualbcast.special.incomplete_beta import (
     betainccinv_slopes,
     betaincinv_slopes,
 )
-from dualbcast.special.incomplete_gamma_slopes import (
+from dualbcast.special.probability.incomplete_gamma_slopes import (
     gamma_density,
     gamma_density_slope,
     gamma_score,

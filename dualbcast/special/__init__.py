@@ -7,9 +7,6 @@ Comes in: numbers. Goes out: a number.
 
 from __future__ import annotations
 
-from dualbcast.special.beta_functions import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
-from dualbcast.special.dawson import dawsn, erfi
-from dualbcast.special.error import erfcinv, erfcx
 from dualbcast.special.exponentials import (
     exp10,
     log_sigmoid,
@@ -22,14 +19,17 @@ from dualbcast.special.exponentials import (
     xlogy,
 )
 from dualbcast.special.gamma import digamma, polygamma
-from dualbcast.special.incomplete_beta import betainc, betaincc
-from dualbcast.special.incomplete_beta_inverses import betainccinv, betaincinv
-from dualbcast.special.incomplete_gamma import gammainc, gammaincc
-from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincinv
-from dualbcast.special.log_normal import log_ndtr, ndtri_exp
 from dualbcast.special.normal import erfinv, ndtr, ndtri
+from dualbcast.special.probability.beta_functions import beta, betaln, binom, gammasgn, loggamma, poch, rgamma
+from dualbcast.special.probability.dawson import dawsn, erfi
+from dualbcast.special.probability.error import erfcinv, erfcx
+from dualbcast.special.probability.incomplete_beta import betainc, betaincc
+from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
+from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
+from dualbcast.special.probability.log_normal import log_ndtr, ndtri_exp
+from dualbcast.special.probability.zeta import zeta, zetac
 from dualbcast.special.trigonometric import sinc
-from dualbcast.special.zeta import zeta, zetac
 
 __all__ = [
     "beta",

@@ -18,8 +18,8 @@ from suites import sampled
 
 from dualbcast import differentiable_broadcast
 from dualbcast.errors import CompileError
-from dualbcast.special import probabilities
-from dualbcast.special.located_distributions import METHODS
+from dualbcast.special.probability import probabilities
+from dualbcast.special.probability.located_distributions import METHODS
 
 POINTS = 5
 QUANTILES = ("ppf", "isf")

@@ -14,7 +14,7 @@ import pytest
 from probability_oracles import lower_beta, lower_gamma, upper_gamma
 
 from dualbcast import differentiable_broadcast, special
-from dualbcast.special import incomplete_beta, stirling
+from dualbcast.special.probability import incomplete_beta, stirling
 
 DTYPES = ("float32", "float64")
 COUNT = 40

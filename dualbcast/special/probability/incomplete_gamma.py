@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.error import erfcx
-from dualbcast.special.polynomials import horner
-from dualbcast.special.stirling import deviance_ratio, poisson_term
+from dualbcast.special.probability.error import erfcx
+from dualbcast.special.probability.polynomials import horner
+from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
 # Where the uniform expansion is used: from this parameter on, and as far from it, in units of the parameter.
 LARGE, NEAR = 20.0, 0.4

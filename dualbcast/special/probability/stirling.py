@@ -8,7 +8,7 @@ import math
 
 from dualbcast.special.exponentials import xlogy
 from dualbcast.special.gamma import digamma, polygamma
-from dualbcast.special.polynomials import horner
+from dualbcast.special.probability.polynomials import horner
 
 # The coefficients B_2k / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, from k = 7 down to 1.
 _STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.beta_functions import betaln
 from dualbcast.special.exponentials import sigmoid
-from dualbcast.special.incomplete_beta import beta_term, fraction
 from dualbcast.special.normal import quantile
+from dualbcast.special.probability.beta_functions import betaln
+from dualbcast.special.probability.incomplete_beta import beta_term, fraction
 
 
 def betaincinv(a: float, b: float, p: float) -> float:

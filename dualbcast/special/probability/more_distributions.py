@@ -6,14 +6,25 @@ import math
 
 import numpy as np
 
-from dualbcast.special.beta_functions import betaln
-from dualbcast.special.distributions import outside, positive, probability
-from dualbcast.special.error import LN2
 from dualbcast.special.exponentials import log_sigmoid, logit, sigmoid, xlog1py, xlogy
-from dualbcast.special.incomplete_beta import beta_density, betainc, betaincc
-from dualbcast.special.incomplete_beta_inverses import betainccinv, betaincinv
-from dualbcast.special.probabilities import bdtr, bdtrc, fdtr, fdtrc, fdtri, pdtr, pdtrc, stdtr, stdtrit, t_log_density
-from dualbcast.special.stirling import poisson_term
+from dualbcast.special.probability.beta_functions import betaln
+from dualbcast.special.probability.distributions import outside, positive, probability
+from dualbcast.special.probability.error import LN2
+from dualbcast.special.probability.incomplete_beta import beta_density, betainc, betaincc
+from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
+from dualbcast.special.probability.probabilities import (
+    bdtr,
+    bdtrc,
+    fdtr,
+    fdtrc,
+    fdtri,
+    pdtr,
+    pdtrc,
+    stdtr,
+    stdtrit,
+    t_log_density,
+)
+from dualbcast.special.probability.stirling import poisson_term
 from dualbcast.special.trigonometric import cospi, sinpi
 
 # --- distributions in closed form ----------------------------------------------------------------------------------

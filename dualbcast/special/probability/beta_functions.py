@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from dualbcast.special.gamma import digamma
-from dualbcast.special.stirling import digamma_gap, log_power, log_stirling_ratio, stirling_ratio
+from dualbcast.special.probability.stirling import digamma_gap, log_power, log_stirling_ratio, stirling_ratio
 from dualbcast.special.trigonometric import cospi, sinpi
 
 

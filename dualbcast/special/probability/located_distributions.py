@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.special import distributions, more_distributions
+from dualbcast.special.probability import distributions, more_distributions
 
 # All parts around a standard function have the same parameters; some need only a few of them.
 # ruff: noqa: ARG001

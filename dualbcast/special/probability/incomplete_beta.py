@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.stirling import digamma_rest, powers, stirling_ratio
+from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio
 
 # Enough for parameters of ten million near the mean; further away far fewer terms are needed.
 MOST = 3000

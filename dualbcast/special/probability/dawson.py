@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from dualbcast.special.error import TWO_OVER_SQRT_PI
-from dualbcast.special.polynomials import horner
+from dualbcast.special.probability.error import TWO_OVER_SQRT_PI
+from dualbcast.special.probability.polynomials import horner
 
 # Dawson's integral is x * P(x * x) / Q(x * x) up to x = 6; beyond it is (1 + w * R(w)) / (2 * x) with w = 1 / x**2.
 # docs/generate_coefficients.py finds P, Q and R.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dualbcast.special.normal import SQRT2, quantile
-from dualbcast.special.polynomials import horner
+from dualbcast.special.probability.polynomials import horner
 
 LN2 = math.log(2.0)
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.gamma import digamma
-from dualbcast.special.incomplete_gamma import MOST, UNIFORM, is_near
-from dualbcast.special.stirling import deviance_ratio, poisson_term
+from dualbcast.special.probability.incomplete_gamma import MOST, UNIFORM, is_near
+from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
 
 def gamma_density(a: float, x: float) -> float:

@@ -9,12 +9,12 @@ import math
 
 import numpy as np
 
-from dualbcast.special.beta_functions import betaln
-from dualbcast.special.incomplete_beta import betainc, betainc_slopes, betaincc
-from dualbcast.special.incomplete_beta_inverses import betaincinv
-from dualbcast.special.incomplete_gamma import gammainc, gammaincc
-from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincinv
 from dualbcast.special.normal import ndtri
+from dualbcast.special.probability.beta_functions import betaln
+from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
+from dualbcast.special.probability.incomplete_beta_inverses import betaincinv
+from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
 
 # SciPy has all of these, and all but factorial and multigammaln as ufuncs.
 UNDER_SCIPYS_NAMES = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.normal import quantile
-from dualbcast.special.stirling import poisson_term
+from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.probability.stirling import poisson_term
 
 
 def gammaincinv(a: float, p: float) -> float:

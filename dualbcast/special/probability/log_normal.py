@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.error import erfcx, erfcx_slope
 from dualbcast.special.normal import SQRT2, SQRT_HALF, density, ndtr, quantile, quantile_of_tail
+from dualbcast.special.probability.error import erfcx, erfcx_slope
 
 SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.error import LN2
 from dualbcast.special.exponentials import xlogy
-from dualbcast.special.incomplete_gamma import gammainc, gammaincc
-from dualbcast.special.incomplete_gamma_inverses import gammainccinv, gammaincinv
-from dualbcast.special.incomplete_gamma_slopes import gamma_density
-from dualbcast.special.log_normal import log_ndtr
 from dualbcast.special.normal import SQRT2, SQRT_HALF, density, erfinv, ndtr, ndtri
+from dualbcast.special.probability.error import LN2
+from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
+from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
+from dualbcast.special.probability.incomplete_gamma_slopes import gamma_density
+from dualbcast.special.probability.log_normal import log_ndtr
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
