@@ -25,7 +25,6 @@ is. Orders, degrees and numbers of events are whole numbers, and have no derivat
 
 Arguments and results are real numbers: of functions that are defined for complex numbers too, there is the real part of
 the definition. A function that is missing is added with [`dualbcast.rule`](../guides/extending.md).
-
 """
 
 # Why a ufunc is left out, by the reason.

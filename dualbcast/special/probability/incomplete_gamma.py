@@ -98,8 +98,8 @@ def gammainc(a: float, x: float) -> float:
     Returns
     -------
     float
-        In [0, 1]. The relative error is some 10 units in the last place, and in small tails twice the logarithm of the
-        result more.
+        In [0, 1]. The relative error is some 20 units in the last place, and in small tails three times the
+        logarithm of the result more.
 
     Examples
     --------
