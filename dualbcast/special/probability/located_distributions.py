@@ -1,6 +1,6 @@
 """The methods of `scipy.stats` distributions, with location and scale.
 
-Comes in: the functions of `distributions` and `more_distributions`. Goes out: functions in the language of scalar
+Comes in: the functions of the three files of distributions. Goes out: functions in the language of scalar
 functions with SciPy's arguments, by the dotted names that they have there.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dualbcast.special.probability import distributions, more_distributions
+from dualbcast.special.probability import closed_form_distributions, distributions, share_and_count_distributions
 
 # All parts around a standard function have the same parameters; some need only a few of them.
 # ruff: noqa: ARG001
@@ -159,7 +159,7 @@ def _located(name: str, standard: Any) -> Standard:
 
 METHODS: dict[str, Standard] = {
     f"scipy.stats.{'.'.join(name.rsplit('_', 1))}": _located(name, standard)
-    for module in (distributions, more_distributions)
+    for module in (distributions, closed_form_distributions, share_and_count_distributions)
     for name, standard in vars(module).items()
     if name.rpartition("_")[2] in (*_AROUND, "pmf", "logpmf") and standard.__module__ == module.__name__
 }
