@@ -29,7 +29,7 @@ from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
 from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
-from dualbcast.rules import library, probability  # noqa: F401 # both add their rows
+from dualbcast.rules import library, probability, transcendental_functions  # noqa: F401 # all add their rows
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.spelling import home, leads_to
 from dualbcast.rules.table import Custom, Rule

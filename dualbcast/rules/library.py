@@ -220,7 +220,7 @@ _rule("sign", lambda x, y: (0,), "numpy.sign", kinks=(((0.0,), (0.0,)),))
 _rule("floor", lambda x, y: (0,), "numpy.floor", kinks=(((1.0,), (0.0,)),))
 _rule("ceil", lambda x, y: (0,), "numpy.ceil", kinks=(((1.0,), (0.0,)),))
 _rule("trunc", lambda x, y: (0,), "numpy.trunc numpy.fix", kinks=(((1.0,), (0.0,)),))
-_rule("rint", lambda x, y: (0,), "numpy.rint", kinks=(((0.5,), (0.0,)),))
+_rule("rint", lambda x, y: (0,), "numpy.rint scipy.special.round", kinks=(((0.5,), (0.0,)),))
 _rule(
     "heaviside",
     lambda x, middle, y: (0, 1.0 if x == 0 else 0.0),

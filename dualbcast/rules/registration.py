@@ -59,7 +59,7 @@ def rule(
         derivative for each argument. A literal 0 says that the function does not depend on the argument at all.
     *spellings : str or callable
         Other Python callables that compute this function, such as a ufunc of a C library. Each is given itself, or by
-        its dotted name; for ``"scipy.special.i0"`` the module is not imported.
+        its dotted name; for ``"scipy.special.ber"`` the module is not imported.
     function : function
         The function itself, in the scalar language. Its arguments are floats, except those in `integer`.
     domain : tuple of (float, float), optional
@@ -347,7 +347,7 @@ def _require_spelling(spelling: str) -> None:
     """Refuse a dotted name that cannot be the name of a callable."""
     module, _, name = spelling.rpartition(".")
     if not module or not all(part.isidentifier() for part in spelling.split(".")):
-        raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.i0'")
+        raise ArgumentError(f"{spelling!r} is not the dotted name of a callable, such as 'scipy.special.ber'")
     spelled = table.resolve(spelling)
     if spelled is None and module in sys.modules:
         raise ArgumentError(f"the module {module} has no {name}")

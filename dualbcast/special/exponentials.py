@@ -94,3 +94,11 @@ def xlogy(x: float, y: float) -> float:
 def xlog1py(x: float, y: float) -> float:
     """x * log1p(y), and 0 where x is 0 (unless y is NaN)."""
     return 0.0 if x == 0 and not isnan(y) else x * math.log1p(y)
+
+
+def exp_over(x: float) -> float:
+    """exp(x) / x, which overflows only where it does itself."""
+    if x > 1500:
+        return math.inf
+    half = math.exp(0.5 * x)
+    return half / x * half

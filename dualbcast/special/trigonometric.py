@@ -1,10 +1,12 @@
-"""Circular functions of multiples of pi, in the language of scalar functions."""
+"""Circular functions of multiples of pi and of degrees, in the language of scalar functions."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+
+RADIAN = math.pi / 180.0
 
 
 def sinc(x: float) -> float:
@@ -37,3 +39,94 @@ def sinpi(x: float) -> float:
 def cospi(x: float) -> float:
     """cos(pi * x), computed in the same way."""
     return math.sin(math.pi * (0.5 - abs(x - 2.0 * float(np.rint(0.5 * x)))))
+
+
+# --- degrees -------------------------------------------------------------------------------------------------------
+
+
+def sindg(x: float) -> float:
+    """The sine of x degrees, exact at multiples of 30.
+
+    Examples
+    --------
+    >>> sindg(180.0), sindg(30.0), sindg(-90.0)
+    (0.0, 0.5, -1.0)
+    """
+    rest = math.fmod(x, 360.0)
+    if abs(rest) > 180:
+        rest = rest - math.copysign(360.0, rest)
+    if abs(rest) > 90:
+        rest = math.copysign(180.0, rest) - rest
+    return math.copysign(0.5, rest) if abs(rest) == 30 else math.sin(rest * RADIAN)
+
+
+def cosdg(x: float) -> float:
+    """The cosine of x degrees, exact at multiples of 30.
+
+    Examples
+    --------
+    >>> cosdg(90.0), cosdg(60.0), cosdg(180.0)
+    (0.0, 0.5, -1.0)
+    """
+    rest = abs(math.fmod(x, 360.0))
+    return sindg(90.0 - rest if rest < 180 else rest - 270.0)
+
+
+def tandg(x: float) -> float:
+    """The tangent of x degrees, infinite at odd multiples of 90.
+
+    Examples
+    --------
+    >>> tandg(180.0), tandg(45.0), tandg(90.0)
+    (0.0, 1.0, inf)
+    """
+    rest = math.fmod(x, 180.0)
+    if abs(rest) > 90:
+        rest = rest - math.copysign(180.0, rest)
+    if abs(rest) == 90:
+        return math.inf
+    return tangent(rest) if abs(rest) <= 45 else 1.0 / tangent(math.copysign(90.0, rest) - rest)
+
+
+def cotdg(x: float) -> float:
+    """The cotangent of x degrees, infinite at multiples of 180.
+
+    Examples
+    --------
+    >>> cotdg(90.0), cotdg(45.0), cotdg(0.0)
+    (0.0, 1.0, inf)
+    """
+    rest = math.fmod(x, 180.0)
+    if abs(rest) > 90:
+        rest = rest - math.copysign(180.0, rest)
+    if rest == 0:
+        return math.inf
+    return 1.0 / tangent(rest) if abs(rest) <= 45 else tangent(math.copysign(90.0, rest) - rest)
+
+
+def tangent(x: float) -> float:
+    """The tangent of up to 45 degrees."""
+    return math.copysign(1.0, x) if abs(x) == 45 else math.tan(x * RADIAN)
+
+
+def radian(degrees: float, minutes: float, seconds: float) -> float:
+    """The angle of degrees, minutes and seconds in radians.
+
+    Examples
+    --------
+    >>> radian(180.0, 0.0, 0.0) == math.pi
+    True
+    """
+    return (degrees + (minutes + seconds / 60.0) / 60.0) * RADIAN
+
+
+def cosm1(x: float) -> float:
+    """cos(x) - 1, without cancellation at 0.
+
+    Examples
+    --------
+    >>> round(cosm1(1e-100) * 1e200, 12), cosm1(math.pi)
+    (-0.5, -2.0)
+    """
+    half = math.sin(0.5 * x)
+    return -2.0 * half * half

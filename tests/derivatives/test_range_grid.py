@@ -70,7 +70,7 @@ def test_every_row_and_alias_is_in_the_grid() -> None:
 
 def test_the_exceptions_are_few_and_documented() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert len(EXCEPTIONS) <= 25
+    assert len(EXCEPTIONS) <= 40
     for row in EXCEPTIONS:
         assert row.line() in text, "run: python docs/generate_accuracy.py --exceptions"
     assert {name for row in EXCEPTIONS for name in row.forms} <= {*FORMS}

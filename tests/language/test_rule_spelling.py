@@ -19,15 +19,15 @@ pytestmark = pytest.mark.usefixtures("no_kernel")
 
 # What is imported, the call, and the name in the message.
 CALLS = {
-    "ufunc": ("import scipy.special", "scipy.special.exp1(x)", "scipy.special.exp1"),
-    "ufunc by an alias": ("import scipy.special as sp", "sp.exp1(x)", "scipy.special.exp1"),
-    "ufunc by its name": ("from scipy.special import exp1", "exp1(x)", "scipy.special.exp1"),
-    "ufunc by another name": ("from scipy.special import exp1 as phi", "phi(x)", "scipy.special.exp1"),
-    "ufunc of two": ("from scipy import special", "special.jv(1, x)", "scipy.special.jv"),
+    "ufunc": ("import scipy.special", "scipy.special.bei(x)", "scipy.special.bei"),
+    "ufunc by an alias": ("import scipy.special as sp", "sp.bei(x)", "scipy.special.bei"),
+    "ufunc by its name": ("from scipy.special import bei", "bei(x)", "scipy.special.bei"),
+    "ufunc by another name": ("from scipy.special import bei as phi", "phi(x)", "scipy.special.bei"),
+    "ufunc of two": ("from scipy import special", "special.struve(1, x)", "scipy.special.struve"),
     "ufunc as an argument": (
-        "from scipy.special import exp1\ndef apply(f, x):\n    return f(x)",
-        "apply(exp1, x)",
-        "scipy.special.exp1",
+        "from scipy.special import bei\ndef apply(f, x):\n    return f(x)",
+        "apply(bei, x)",
+        "scipy.special.bei",
     ),
     "function": ("from scipy.special import logsumexp as lse", "lse(x)", "scipy.special.logsumexp"),
     "method": ("from scipy import stats", "stats.norm.entropy(x)", "scipy.stats.norm.entropy"),

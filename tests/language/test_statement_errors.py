@@ -171,7 +171,7 @@ EXPRESSIONS = {
     "no rule in math": ("«math.gcd(x, y)»", "there is no derivative rule for math.gcd", "math or numpy"),
     "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "a list or a tuple"),
     "sum of numpy": ("«np.sum((x, y))»", "no derivative rule for numpy.sum", "sum([a, b])"),
-    "no rule in scipy": ("«exp1(x)»", "no derivative rule for scipy.special.exp1", "dualbcast.rule"),
+    "no rule in scipy": ("«bei(x)»", "no derivative rule for scipy.special.bei", "dualbcast.rule"),
     "distribution": (
         "«stats.norm.entropy(x, 1.0)»",
         "no derivative rule for scipy.stats.norm.entropy",
@@ -232,7 +232,7 @@ EXPRESSIONS = {
 CAPTURED = {
     "array": np.ma.masked_array(np.ones(2)),
     "numbers": np.ones(2),
-    "exp1": scipy.special.exp1,
+    "bei": scipy.special.bei,
     "stats": scipy.stats,
     "items": [1.0],
     "table": {1: 2.0},

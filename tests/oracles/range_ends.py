@@ -14,6 +14,7 @@ from typing import Any
 
 import mpmath as mp
 import probability_oracles as probability
+import transcendental_oracles
 from range_oracles import ANY, P27, PRECISION, THIRD, Form
 
 __all__ = ["exact"]
@@ -28,6 +29,7 @@ _NONE = (nan, nan, nan)
 # Where the value, the slopes and the curvatures are a convention, or the limit takes a hand: as C, IEEE 754, Python,
 # PyTorch and JAX have it.
 _AT: dict[str, dict[float | str, tuple[float | None, ...]]] = {
+    **transcendental_oracles.ENDS,
     "sqrt": {"-0": (-0.0, -inf, ANY)},
     "root": {"-0": (0.0, inf, -inf), -inf: (inf, ANY, ANY)},
     "inverse_root": {"-0": (inf, -inf, inf), -inf: (0.0, ANY, ANY)},

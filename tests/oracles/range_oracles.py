@@ -16,6 +16,7 @@ from typing import Any
 
 import mpmath as mp
 import probability_oracles as probability
+import transcendental_oracles
 
 __all__ = ["ANY", "FORMS", "NAN", "P27", "PRECISION", "THIRD", "Form", "normal_quantile"]
 
@@ -520,6 +521,7 @@ BINARY: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[float, ...]]] = {
 }
 
 FORMS: dict[str, Form] = {
+    **{name: Form(name, text, of, near) for name, (text, of, near) in transcendental_oracles.FORMS.items()},
     **{name: Form(name, text, of, near) for name, (text, of, near) in UNARY.items()},
     **{name: Form(name, text, of, near, 2) for name, (text, of, near) in BINARY.items()},
     "ldexp": Form("ldexp", "math.ldexp(x, y)", _ldexp, (), 2, (1,)),

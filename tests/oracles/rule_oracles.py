@@ -13,6 +13,7 @@ from typing import Any
 
 import mpmath as mp
 import probability_oracles as probability
+import transcendental_oracles
 
 mp.mp.dps = 50
 
@@ -32,6 +33,7 @@ def _truncated(x: Any) -> Any:
 
 # The value of every row's function, by the row's name.
 VALUES: dict[str, Callable[..., Any]] = {
+    **transcendental_oracles.VALUES,
     "sqrt": mp.sqrt,
     "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
     "exp": mp.exp,
@@ -134,6 +136,7 @@ GRANTED: dict[str, tuple[float, float, float]] = {
     "logaddexp2": (0.0, 0.0, 1.0),
     "lgamma": (4.0, 0.0, 0.0),
     **probability.GRANTED,
+    **transcendental_oracles.GRANTED,
 }
 
 # How many roundings values and partials may take: a vector function's 4 units in the last place and a few operations.
@@ -160,6 +163,7 @@ ACOSH_1E30 = math.log(2e30)
 # (arguments, value, partials); what a partial is at a kink is a decision, and is repeated in the row.
 EDGES: dict[str, tuple[Edge, ...]] = {
     **probability.EDGES,
+    **transcendental_oracles.EDGES,
     "sqrt": (
         ((0.0,), 0.0, (inf,)),
         ((-0.0,), -0.0, (-inf,)),
