@@ -10,7 +10,7 @@ import importlib
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,14 +20,16 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.special
+from transcendental_oracles import VALUES
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.errors import CompileError
-from dualbcast.rules.table import ALIASES, BY_SPELLING
+from dualbcast.rules.table import ALIASES, BY_SPELLING, RULES
 
 Interval = tuple[float, float]
 # Of one or two arguments, of three and of four: mpmath's derivatives take many values.
 POINTS = (8, 4, 3, 2)
+EPS = 2.0**-52
 POSITIVE = (0.05, 5.0)
 NEAR = (-3.0, 3.0)
 PHI = (-4.0, 4.0)
@@ -214,6 +216,43 @@ def test_every_function_without_a_row_is_tested() -> None:
         if spelling.startswith("scipy.special.") and function.__module__.startswith("dualbcast.special.classical.")
     }
     assert inlined <= tested
+
+
+# --- as plain Python -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many_digits() -> Iterator[None]:
+    with mp.workdps(150):
+        yield
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.usefixtures("many_digits")
+def test_rows_as_plain_python(name: str) -> None:
+    row, draw = RULES[name], random.Random(name)
+    assert row.function is not None
+    for _ in range(20):
+        point = [draw.uniform(*interval) for interval in row.domain]
+        for position in row.integer:
+            point[position] = round(point[position])
+        due = VALUES[name](*map(mp.mpf, point))
+        # Functions that change sign are held to their size before they do.
+        assert abs(row.function(*point) - due) <= 16 * EPS * (abs(due) + 1), point
+
+
+@pytest.mark.parametrize("order", [2, 7, 30, 100])
+@pytest.mark.parametrize("name", ["jn", "yn", "iv", "kv", "expn"])
+@pytest.mark.usefixtures("many_digits")
+def test_high_orders(name: str, order: int) -> None:
+    """Errors grow with the order; beyond it Bessel functions are held to their amplitude."""
+    draw = random.Random(order)
+    for exponent in (-1.0, -0.3, 0.0, 0.2, 0.7):
+        x = order * 10.0**exponent * draw.uniform(0.9, 1.1)
+        due = VALUES[name](order, mp.mpf(x))
+        amplitude = mp.sqrt(2 / (mp.pi * x)) if name in ("jn", "yn") and x > order else 0
+        error = abs(getattr(special, name)(order, x) - due)
+        assert error <= (16 + 2 * order) * EPS * max(abs(due), amplitude), x
 
 
 # --- GPUs ------------------------------------------------------------------------------------------------------------
