@@ -244,7 +244,7 @@ class _Numbering:
             value = self._rewrite(
                 fold(ir.Op(value.name, tuple(map(self.atom, value.args)), value.kind, value.location))
             )
-            if isinstance(value, ir.Op) and stmt.target.name in self.derived:
+            if isinstance(value, ir.Op) and value.kind == "float" and stmt.target.name in self.derived:
                 value = self._rescaled(value)
             if isinstance(value, ir.Op) and stmt.target.name in self.fusible:
                 value = self._fused(value, written)

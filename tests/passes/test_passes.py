@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -18,7 +19,7 @@ from ir_invariants import verify, verify_single_assignment
 from ir_text import parse
 from run_ir import dual, execute, lowered, source
 
-from dualbcast import differentiable_broadcast
+from dualbcast import differentiable_broadcast, rule
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
@@ -440,3 +441,44 @@ def test_a_slope_does_not_wait_for_what_changes() -> None:
                 (function(a, b + step) - function(a, b - step)) / (2 * step),
             ]
             np.testing.assert_allclose([each[row] for each in found], [function(a, b), *slopes], rtol=1e-8)
+
+
+def test_a_multiple_of_an_integer_keeps_its_kind():
+    """Multiples are rescaled among derivatives, and partials count with integers, too."""
+    program = parse(
+        """
+        function f(x: float, n: int)
+            a: int = mul(16, n)
+            b: int = mul(a, 2)
+            c: float = to_float(b)
+            d: float = mul(c, x)
+            output out = d
+        """
+    )
+    found = verify(simplify(replace(program, derived=("a", "b", "c", "d"))))
+    np.testing.assert_array_equal(execute(found, (np.array([0.5]), np.array([3])))[0], [48.0])
+
+
+def test_partials_that_count_with_integers():
+    """Kelvin's function ber and its derivative, by their series: J0(x exp(3 pi i / 4)) is ber(x) + i bei(x)."""
+
+    def ber(x):
+        term = total = 1.0
+        for k in range(1, 12):
+            term = -term * x**4 / (4 * (2 * k - 1) * 2 * k) ** 2
+            total = total + term
+        return total
+
+    def slope(x):
+        term = total = -(x**3) / 16
+        for k in range(2, 12):
+            term = -term * x**4 / (16 * (2 * k - 1) ** 2 * 2 * k * (2 * k - 2))
+            total = total + term
+        return total
+
+    rule("ber", lambda x, y: (slope(x),), function=ber)  # noqa: ARG005
+    x = np.linspace(0.1, 3.0, 7)
+    value, jacobian = differentiable_broadcast(lambda x: ber(x)).value_and_jacobian(x)
+    for at, point in enumerate(x.tolist()):
+        assert abs(value[at] - float(mpmath.ber(0, point))) < 1e-14
+        assert abs(jacobian["x"][at] - float(mpmath.diff(lambda t: mpmath.ber(0, t), point))) < 1e-13
