@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, CompileError, ShapeError, differentiable_broadcast
+from dualbcast import (
+    ArgumentError,
+    CompileError,
+    FailedAssertion,
+    NonFiniteError,
+    ShapeError,
+    differentiable_broadcast,
+)
 
 
 @differentiable_broadcast(signature="(3),(3,2),()->(2),()")
@@ -51,6 +58,19 @@ def test_a_called_function_with_cores_of_other_shapes():
     wrong = differentiable_broadcast(signature="(2,3),(2)->(2)")(lambda p, q: length_and_direction(p, q)[0])
     with pytest.raises(CompileError, match=r"an array of shape \(2,\) is given here for \(n\)"):
         wrong(np.ones((2, 3)), np.ones(2))
+
+
+def test_checks_assertions_and_traces_name_elements():
+    @differentiable_broadcast(signature="(3)->(3)")
+    def unit(v):
+        assert v[0] >= 0, "to the left"
+        return v / np.linalg.norm(v)
+
+    with pytest.raises(NonFiniteError, match=r"(?s)for the element at index \(1,\).*v\[2\] = 0"):
+        unit(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), check="nan")
+    with pytest.raises(FailedAssertion, match="to the left"):
+        unit(np.array([-1.0, 0.0, 0.0]))
+    assert "return[2]" in str(unit.trace(np.array([3.0, 0.0, 4.0])))
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
