@@ -54,10 +54,10 @@ def settle() -> None:
     np.empty(31 << 20, np.uint8)
 
 
-def load(name: str) -> ModuleType:
+def load(name: str, prefix: str = "with") -> ModuleType:
     """The module for a system, or a skip that says why there is none."""
     try:
-        return importlib.import_module(f"with_{name}")
+        return importlib.import_module(f"{prefix}_{name}")
     except ImportError as error:
         pytest.skip(f"{name} cannot be imported: {error}")
 
@@ -95,6 +95,7 @@ def compare(
     label: str = "",
     outputs: int = 0,
     turn: int = 0,
+    prefix: str = "with",
 ) -> None:
     """Check a system's results of a case and time its fastest form; in later turns, time it once more.
 
@@ -114,12 +115,14 @@ def compare(
         How many arrays of the broadcast shape are written, where the table shall say how that compares with the floor.
     turn : int
         From 0.
+    prefix : str
+        How the names of the systems' modules begin.
     """
     begin(benchmark, group, name, turn)
     if name == FLOOR:
         _floor(benchmark, host, outputs)
         return
-    module = load(name)
+    module = load(name, prefix)
     if reason := module.CANNOT.get(case):
         pytest.skip(f"{name}: {reason}")
     if turn and (name, case) in _calls:

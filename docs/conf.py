@@ -149,6 +149,7 @@ linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]  # scripts make t
 
 # Only the package makes these: their constructors take its own objects.
 MADE = {"BroadcastFunction", "Jacobian", "Hessian", "Pullback", "Explanation", "Derivative", "Rule", "Structure"}
+MADE |= {"GeneralisedFunction", "CoreJacobian", "CoreHessian", "CorePullback"}
 # The graph's own: `Variable` has them for the files around it.
 INTERNAL = {"frozen", "serial", "source", "array", "index"}
 

@@ -4,6 +4,7 @@ from dualbcast import memory
 from dualbcast.api.derivative_methods import Pullback
 from dualbcast.api.from_source import from_source
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
+from dualbcast.api.generalised import CorePullback, GeneralisedFunction
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
 from dualbcast.api.sum_methods import NormalEquations, SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import (
@@ -23,6 +24,7 @@ from dualbcast.errors import (
     ShapeError,
 )
 from dualbcast.interop.pytorch import traced as _pytorch_traced  # noqa: F401 (it marks methods)
+from dualbcast.program.core_results import CoreHessian, CoreJacobian
 from dualbcast.program.explain import Explanation
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.program.trace import Trace, TraceRow
@@ -38,11 +40,15 @@ __all__ = [
     "BoundsError",
     "BroadcastFunction",
     "CompileError",
+    "CoreHessian",
+    "CoreJacobian",
+    "CorePullback",
     "DTypeError",
     "DerivativeError",
     "DualbcastError",
     "Explanation",
     "FailedAssertion",
+    "GeneralisedFunction",
     "Hessian",
     "IterationError",
     "Jacobian",

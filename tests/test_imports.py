@@ -22,6 +22,7 @@ ROOT = Path(dualbcast.__file__).parent
 STAGES = [
     "ir",
     "rules",
+    "linalg",
     "frontend",
     "autodiff",
     "passes",

@@ -18,8 +18,10 @@ from dualbcast.api.static_arguments import is_operand, plain_number, static_key
 from dualbcast.api.whole_arrays import axes_of, spread
 from dualbcast.errors import ArgumentError
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
+from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Static
+from dualbcast.frontend.vectors import Dims
 from dualbcast.runtime.arguments import array_kind
 
 Wrt = str | int | Sequence[str | int] | None
@@ -120,14 +122,15 @@ class Form:
     """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
     # For each parameter in order, with those of `*args` spread, the known value, None for an array, for a whole array
-    # the number of its axes, or COMPLEX.
-    slots: tuple[Static | int | str | None, ...]
-    # The parameters that are arrays, the lengths of those that are whole, and the parts of complex ones.
+    # the number of its axes, for one with core dimensions their lengths, or COMPLEX.
+    slots: tuple[Static | Core | int | str | None, ...]
+    # The parameters that are arrays, or elements of cores; the lengths of whole arrays, and the parts of complex ones.
     names: tuple[str, ...]
     parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
     spread: tuple[str, ...]  # those of `names` that are of `*args`
     whole: tuple[tuple[int, int], ...]  # the places of whole arrays in `names`, and how many lengths follow each
     pairs: tuple[int, ...] = ()  # the places of the real parts of complex numbers in `names`
+    returns: tuple[Dims, ...] | None = None  # the core dimensions of the outputs, if there is a signature
 
 
 class Binder:

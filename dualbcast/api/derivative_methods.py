@@ -108,7 +108,7 @@ class Derivatives:
         >>> product.jvp((np.array([1.0, 2.0]), 3.0), (np.array([1.0, 1.0]), None))
         (array([3., 6.]), array([3., 3.]))
         """
-        wanted, given = _directions(primals, tangents)
+        wanted, given = directions_of(primals, tangents)
         specialisation, values = self._dispatch.find(tuple(primals), named, wanted)
         results, outputs = specialisation.forward("pushforward", values, given)
         parts, structure = results.parts(outputs), specialisation.element.function.structure
@@ -273,7 +273,7 @@ class Derivatives:
         >>> f.hvp((np.array([1.0, 2.0]), 3.0), (1.0, None), wrt=("x", "y"))["y"]
         array([2., 4.])
         """
-        wanted, given = _directions(primals, tangents)
+        wanted, given = directions_of(primals, tangents)
         specialisation, values = self._dispatch.find(
             tuple(primals), named, wanted, None if wrt is None else wrt_key(wrt)
         )
@@ -281,7 +281,7 @@ class Derivatives:
         return Jacobian._of(results, outputs)
 
 
-def _directions(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:
+def directions_of(primals: Sequence[Any], tangents: Tangents) -> tuple[tuple[str | int, ...], list[Any]]:
     """The arguments that have a tangent, and those tangents."""
     if not isinstance(primals, tuple | list):
         raise ArgumentError("the primals are a tuple with one for each argument: f.jvp((x, y), (x_tangent, y_tangent))")

@@ -21,8 +21,9 @@ from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.lower import Argument, WholeArray, lower
+from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.values import Static
-from dualbcast.ir.nodes import Function
+from dualbcast.ir.nodes import Function, numbers
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 from dualbcast.runtime.arguments import Kind, Signature, array_kind, forms_of, no_derivative, sign
@@ -145,7 +146,7 @@ class Dispatch:
         remaining = iter(kinds)
         arguments = [_argument(slot, remaining) for slot in form.slots]
         try:
-            lowered = lower(self.binder.function, arguments, array_kind)
+            lowered = lower(self.binder.function, arguments, array_kind, form.returns)
         except CompileError as error:
             # The compiler's frames would hide the user's lines, which the message shows.
             raise error.with_traceback(None) from None
@@ -153,7 +154,10 @@ class Dispatch:
         broadcast = [value for at, value in enumerate((*values, *captured)) if at not in dict(form.whole)]
         captured = (*captured, *places_along(lowered.axes, broadcast))
         names = (*form.names, *lowered.arrays, *[f"index({axis})" for axis in lowered.axes])
-        element = Element(lowered.function, names, self.binder.name, self.options)
+        function = lowered.function
+        if form.returns is not None:
+            function = replace(function, structure=numbers(len(function.outputs)))
+        element = Element(function, names, self.binder.name, self.options)
         for wrt in self.partials:
             positions = directions(wrt, form, names, _signature((*values, *captured), names, adapter), self.binder)
             if len(positions) != 1:
@@ -163,16 +167,19 @@ class Dispatch:
             element = element.derive("partial", positions)
 
         def noted() -> Function:
-            return lower(self.binder.function, arguments, array_kind, notes=True).function
+            again = lower(self.binder.function, arguments, array_kind, form.returns, notes=True).function
+            return replace(again, structure=function.structure)
 
         program = self.programs[form, kinds] = Program(element, lowered, form.whole, form.pairs, noted)
         return program, captured
 
 
-def _argument(slot: Static | int | str | None, kinds: Iterator[Kind]) -> Argument:
+def _argument(slot: Static | Core | int | str | None, kinds: Iterator[Kind]) -> Argument:
     """A parameter as the front end wants it; `kinds` has those of arrays and of the lengths of whole ones."""
     if isinstance(slot, Static):
         return slot
+    if isinstance(slot, Core):
+        return slot.taken_from(kinds)
     kind = next(kinds)
     if slot is None:
         return kind
@@ -233,8 +240,9 @@ def directions(
         return tuple(at for at, _ in enumerate(form.names) if kinds[at] == "float" and at not in whole)
     positions: list[int] = []
     for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
-        if name in names:
-            positions.append(names.index(name))
+        own = [at for at, each in enumerate(names) if each == name or each.startswith(f"{name}[")]
+        if own:
+            positions += own  # one; or one for each element of its core
         elif f"{name}.real" in names:
             positions += [names.index(f"{name}.{part}") for part in Complex.fields]
         elif name in binder.static:

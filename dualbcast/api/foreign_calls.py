@@ -129,6 +129,9 @@ class ForeignSpecialisation(Specialisation):
         flat_element = Element(flat, element.names, label, element.options)
         return Flat(flat_element, blocks, (0, values, values + first), output_dtypes(kinds, self.signature))
 
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        return self.adapter.stack(blocks)
+
     def shape_of(self, values: tuple[Any, ...]) -> Shape:
         return self.adapter.shape(values)
 

@@ -65,7 +65,7 @@ def from_source(
     >>> scaled(np.array([1.0, 2.0]))
     array([3., 6.])
     """
-    return BroadcastFunction(SourceText(source, namespace).function(name), **options)
+    return differentiable_broadcast(SourceText(source, namespace).function(name), **options)
 
 
 differentiable_broadcast.from_source = from_source  # type: ignore[method-assign]

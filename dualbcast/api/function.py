@@ -39,6 +39,9 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
     Lists and arrays of other libraries are arguments, too, and results are of the same kind: see docs/guides/arrays.md.
     """
 
+    _bind_to: Callable[..., Binder] = Binder
+    _with_cores: type[BroadcastFunction]  # the class of functions with core dimensions
+
     @entry_point
     def __init__(
         self,
@@ -53,6 +56,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         max_iterations: int | None = None,
         check: Check | None = None,
         debug: bool | None = None,
+        signature: str | None = None,
     ) -> None:
         FUNCTIONS[id(self)] = self
         if backend not in ("auto", "python", "cpu", "cuda"):
@@ -60,19 +64,18 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         if jacobian not in ("auto", "cache", "recompute"):
             raise ArgumentError(f"jacobian={jacobian!r} is no policy; choose auto, cache or recompute")
         self._choices = Options(fastmath, backend, jacobian, checked_limit(max_iterations)).debugged(check, debug)
+        self._more: dict[str, Any] = self._choices._asdict() | ({} if signature is None else {"signature": signature})
         if isinstance(function, BroadcastFunction):
             static, whole = static or tuple(function._binder.static), whole or tuple(function._binder.whole)
             if function._origin is not None:
-                options = self._choices._asdict()
-                origin = BroadcastFunction(function._origin, wrt=wrt, static=static, whole=whole, **options)
+                origin = type(self)(function._origin, wrt=wrt, static=static, whole=whole, **self._more)
                 vars(self).update(vars(origin.partial(function._partials[-1])))
                 return
             function = function._function
-        # For a partial derivative: the arguments it is taken in, one after the other, and the function that it is the
-        # derivative of in the last one.
+        # For a partial derivative: the arguments it is taken in, and the function it is the derivative of in the last.
         self._partials: tuple[str | int, ...] = ()
         self._origin: BroadcastFunction | None = None
-        self._binder: Binder = Binder(function, static, whole)
+        self._binder: Binder = self._bind_to(function, static, whole)
         self._wrt = wrt_key(wrt)
         self._binder.check_wrt(self._wrt)
         self._dispatch = Dispatch(self._binder, self._choices, self._wrt)
@@ -101,15 +104,13 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
             return self
         if self._origin is not None:
             return self._origin.__get__(instance, owner).partial(self._partials[-1])
-        # The bound function is stored in the object, so that its kernels are found again. The key is not the name of an
-        # attribute, so that this method is called every time: a copy of the object has a copy of the dictionary, with
-        # the function that is bound to the original.
+        # Kept in the object, to find its kernels again; under no attribute's name, as a copy has that of the original.
         attributes = getattr(instance, "__dict__", None)
         storage = attributes if isinstance(attributes, dict) else {}
         bound = storage.get(self.__qualname__ + "()")
         if isinstance(bound, BroadcastFunction) and bound._instance is instance and bound._unbound is self:
             return bound
-        bound = BroadcastFunction(MethodType(self._function, instance), **self._options)
+        bound = type(self)(MethodType(self._function, instance), **self._options)
         bound._instance, bound._attribute, bound._unbound = instance, self._attribute, self
         storage[self.__qualname__ + "()"] = bound
         return bound
@@ -119,7 +120,6 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
             return BroadcastFunction.partial, (self._origin, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
-        # A global of a module is pickled by its name.
         global_object: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             global_object = getattr(global_object, part, None)
@@ -128,13 +128,13 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         origin = origin_of(self._function)
         if origin is not None:
             return _from_text, (*origin, self._options)
-        return functools.partial(BroadcastFunction, **self._options), (self._function,)
+        return functools.partial(type(self), **self._options), (self._function,)
 
     @property
     def _options(self) -> dict[str, Any]:
         """The options that make another BroadcastFunction like this one."""
         static, whole = (tuple(sorted(names)) for names in (self._binder.static, self._binder.whole))
-        return {"wrt": self._wrt, "static": static, "whole": whole, **self._choices._asdict()}
+        return {"wrt": self._wrt, "static": static, "whole": whole, **self._more}
 
     # --- products ------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         # One object for each argument, so that it is compiled once; with setdefault two threads get the same one.
         partial = self._parts.get(key)
         if partial is None:
-            new = BroadcastFunction(self._function, **self._options)
+            new = type(self)(self._function, **self._options)
             new._partials, new._origin = (*self._partials, key), self
             new._dispatch = Dispatch(new._binder, new._choices, new._wrt, new._partials)
             del vars(new)["__wrapped__"]  # it would be the function, and not its partial derivative
@@ -286,6 +286,7 @@ class DecoratorOptions(TypedDict, total=False):
     max_iterations: int | None
     check: Check | None
     debug: bool | None
+    signature: str | None
 
 
 class Decorator(Protocol):
@@ -326,6 +327,7 @@ def differentiable_broadcast(
     max_iterations: int | None = None,
     check: Check | None = None,
     debug: bool | None = None,
+    signature: str | None = None,
 ) -> BroadcastFunction | Callable[[Callable[..., Any]], BroadcastFunction]:
     """Make a scalar Python function broadcast over arrays, with exact derivatives.
 
@@ -364,6 +366,8 @@ def differentiable_broadcast(
     debug : bool, optional
         Whether `print` and `assert` in the function run: by default on the arrays of a CPU, and not on those of a GPU,
         which would have to be waited for. It may be an argument of a call, as `check` may be.
+    signature : str, optional
+        Core dimensions as NumPy's ufuncs have them, such as "(3),(n,n)->(n)"; see `GeneralisedFunction`.
 
     See Also
     --------
@@ -384,13 +388,13 @@ def differentiable_broadcast(
     (array([-0.7616,  0.5   ]), array([0.42, 0.25]))
     """
     options = Options(fastmath, backend, jacobian, max_iterations, check, debug)._asdict()
-    if function is None:
-        return functools.partial(BroadcastFunction, wrt=wrt, static=static, whole=whole, **options)
-    if not callable(function):
+    options |= {"wrt": wrt, "static": static, "whole": whole, "signature": signature}
+    kind = BroadcastFunction if signature is None else BroadcastFunction._with_cores
+    if function is not None and not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
-    return BroadcastFunction(function, wrt=wrt, static=static, whole=whole, **options)
+    return functools.partial(kind, **options) if function is None else kind(function, **options)
 
 
 def _from_text(text: SourceText, name: str, options: dict[str, Any]) -> BroadcastFunction:
     """A BroadcastFunction from a pickle."""
-    return BroadcastFunction(text.function(name), **options)
+    return differentiable_broadcast(text.function(name), **options)

@@ -6,7 +6,7 @@ earlier call has left one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from dualbcast.program.outputs import (
     Shape,
     SumResults,
     broadcasts_to,
+    library_of,
     misfit_of_weights,
     weights_of,
 )
@@ -42,11 +43,12 @@ class Program:
     """A function lowered for one form of call and the kinds of its arrays: `element`, of these and captured arrays.
 
     `whole` has the places of whole arrays among the parameters, and how many lengths follow each; `pairs` those of the
-    real parts of complex numbers, which their imaginary parts follow. `noted` lowers it once more, with notes of what
-    its steps do, and `speaks` says whether it prints or asserts.
+    real parts of complex numbers, which their imaginary parts follow. `structure` is that of what the function returns;
+    where arrays have core dimensions, `element` returns a tuple of all numbers instead. `noted` lowers it once more,
+    with notes of what its steps do, and `speaks` says whether it prints or asserts.
     """
 
-    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "noted", "pairs", "speaks", "whole")
+    __slots__ = ("_axes", "_captures", "_guards", "_kinds", "element", "noted", "pairs", "speaks", "structure", "whole")
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class Program:
         noted: Callable[[], Function],
     ) -> None:
         self.element, self.whole, self.pairs = element, whole, pairs
-        self.noted, self.speaks = noted, lowered.speaks
+        self.noted, self.speaks, self.structure = noted, lowered.speaks, lowered.function.structure
         # Each with what reads it without a call of Python code, since every call of the function does that.
         self._guards = tuple((reader(guard), guard.value, guard) for guard in lowered.guards)
         # Without references to the arrays: they may be large, and the names may be given others.
@@ -106,6 +108,8 @@ class Specialisation:
         self.dtypes = output_dtypes([output.value.kind for output in self.element.function.outputs], signature)
         # The dtypes of the tangents and cotangents of the arguments in `wrt`.
         self.tangent_dtypes = tuple([_tangent_dtype(signature, at) for at in wrt])
+        # Where results with core dimensions are, as far as they have been asked for.
+        self.core_layouts: dict[Any, Any] = {}
         # By the product, and the forms of tangents, of cotangents or of the arrays of `out=`.
         self._paths: Recent[FastPath] = Recent()
         self._results: Results | None = None
@@ -118,6 +122,10 @@ class Specialisation:
     def speak(self, values: tuple[Any, ...]) -> None:
         """Run the function's `print` and `assert` statements, of which this one has none, for the values of a call."""
 
+    def stack(self, blocks: Sequence[Any]) -> Any:
+        """Arrays of one shape along a new last axis."""
+        return np.stack(blocks, axis=-1) if self.recorder is not None else library_of(blocks[0]).stack(blocks, axis=-1)
+
     def prepare(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None) -> Call:
         """The call of a product of the element function itself; see `Element.prepare`."""
         wrt = () if which == "value" else self._without_whole()
@@ -125,13 +133,17 @@ class Specialisation:
 
     def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
         """Make that call; `out` has the arrays to write to, in the order in which the kernel stores them, and `forms`
-        stands for their forms where the caller makes arrays that always have the same."""
+        stands for their forms where the caller makes new arrays that always have the same."""
         if out is None:
             return run_call(self._paths, which, values, (), self.prepare, which, values)
         if self.program.whole:
             values = apart(values, self.program.whole, out)
         key = which, forms or forms_of(out)
-        return run_call(self._paths, key, values, out, self.prepare, which, values, out)
+        ran = run_call(self._paths, key, values, out, self.prepare, which, values, out)
+        path = None if forms is None else self._paths.get(key)
+        if path is not None:
+            path.writes_new = True
+        return ran
 
     def results(self, values: tuple[Any, ...]) -> Results:
         """The rule that makes a value and a Jacobian of a kernel's outputs, the same for all calls."""

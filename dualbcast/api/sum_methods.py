@@ -12,7 +12,7 @@ from dualbcast.errors import ArgumentError, entry_point
 from dualbcast.program.element import Summed
 from dualbcast.program.results import Hessian, Jacobian
 
-_DERIVATIONS: dict[Any, Summed | None] = {
+DERIVATIONS: dict[Any, Summed | None] = {
     0: None,
     1: "value_and_jacobian",
     2: "value_jacobian_and_hessian",
@@ -137,13 +137,13 @@ class Sums:
         array([[4.],
                [0.]])
         """
-        if isinstance(order, bool) or order not in _DERIVATIONS:
+        if isinstance(order, bool) or order not in DERIVATIONS:
             raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
         wanted = self._dispatch.wrt_of(wrt)
         if wanted is None:
             wanted = self._numbers(arrays, named) if order else ()
         specialisation, values = self._dispatch.find(arrays, named, wanted)
-        results, outputs = specialisation.sums(_DERIVATIONS[order], values)
+        results, outputs = specialisation.sums(DERIVATIONS[order], values)
         value = results.value(outputs)
         if not order:
             return value

@@ -9,6 +9,7 @@ from types import FunctionType
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import Arguments, Keywords, Record, Static, Value, describe, is_complex, is_function
+from dualbcast.frontend.vectors import is_array
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS
@@ -47,6 +48,8 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
         if own is not None:
             value = own
             break
+    if is_array(value):
+        env.fail(node, f"{describe(value)} is neither true nor false", "np.all or np.any of it")
     match value:
         case Record() if not value.is_sequence:
             return TRUE
@@ -230,6 +233,8 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.merged(right, node)
     if isinstance(left, Atom) and isinstance(right, Atom):
         return binary("eq", env, node, left, right)
+    if is_array(left) or is_array(right):
+        env.fail(node, "arrays are compared element by element", "np.all(a == b)")
     if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):

@@ -10,7 +10,7 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from dualbcast import errors
 from dualbcast.errors import CompileError, a_or_an
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
+from dualbcast.frontend.array_functions import MAKERS, OF_ARRAYS
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
@@ -27,6 +28,7 @@ from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import bind, count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
 from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
+from dualbcast.frontend.vectors import elementwise, generalised, is_array
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
 from dualbcast.rules import library, probability, transcendental_functions  # noqa: F401 # all add their rows
@@ -40,6 +42,8 @@ _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "wa
 _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
 _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take))
+# Functions of numbers that are no ufuncs, and take arrays.
+_ELEMENTWISE = (abs, np.where, np.clip, np.sinc)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 
@@ -81,7 +85,7 @@ def _call_partial(env: Environment, callee: Partial, arguments: Arguments, node:
 @register(CALLS, Static)
 def _call_object(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value:
     function = callee.object
-    builtin = _call_builtin_of(env, function, arguments, node)
+    builtin = _call_builtin_of(env, callee, arguments, node)
     if builtin is not None:
         return builtin
     if isinstance(function, DerivativeOf):
@@ -113,12 +117,28 @@ def _call_object(env: Environment, callee: Static, arguments: Arguments, node: a
     _refuse(env, function, arguments, node)
 
 
-def _call_builtin_of(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
-    """The result of a function of complex numbers, or of a builtin function; None for any other."""
+def _call_builtin_of(env: Environment, callee: Static, arguments: Arguments, node: ast.Call) -> Value | None:
+    """The result of a function of complex numbers, of a builtin function, or of NumPy's function of numbers on arrays;
+    None for any other."""
+    function = callee.object
+    if any(map(is_array, arguments.args)) and _is_elementwise(function) and not arguments.keywords:
+        return elementwise(env, lambda *each: call_value(env, callee, Arguments(each), node), arguments.args, node)
     result = complex_values.call(env, function, arguments, node)
-    if result is None and isinstance(function, _KINDS_OF_BUILTINS) and function in BUILTINS:
-        return _call_builtin(env, function, arguments, node)
+    if result is None and isinstance(function, _KINDS_OF_BUILTINS):
+        is_of_arrays = function in MAKERS or any(isinstance(arg, Record) for arg in arguments.args)
+        for table in (OF_ARRAYS, BUILTINS) if is_of_arrays else (BUILTINS,):
+            if function in table:
+                return _call_builtin(env, table[function], function, arguments, node)
     return result
+
+
+def _is_elementwise(function: Any) -> bool:
+    """Whether NumPy calls a function for each element of arrays."""
+    if isinstance(function, np.ufunc):
+        return function.signature is None
+    binder = getattr(function, "_binder", None)  # of a decorated function; one with core dimensions has `cores`
+    is_decorated = binder is not None and not hasattr(binder, "cores")
+    return is_decorated or any(function is each for each in _ELEMENTWISE)  # it may not be hashable
 
 
 def _call_custom(env: Environment, custom: Custom, arguments: Arguments, node: ast.Call) -> Value:
@@ -153,6 +173,10 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
         for wrt in partials:
             derived = Derived(Operator("derivative", wrt), derived)
         return call_value(env, derived, arguments, node)
+    cores = getattr(getattr(function, "_binder", None), "cores", None)
+    if cores is not None and not arguments.keywords and len(arguments.args) == len(cores.inputs):
+        call = functools.partial(_call_wrapped, env, function, node)
+        return generalised(env, cores.inputs, call, arguments.args, node)
     # Wrappers around an unchanged scalar function: this package's decorator, Numba's, functools.cache.
     for attribute in ("__wrapped__", "py_func"):
         inner = getattr(function, attribute, None)
@@ -165,6 +189,11 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
     if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or _module_of(function) in ("math", "_operator"):
         return _call_now(env, function, arguments, node)
     return None
+
+
+def _call_wrapped(env: Environment, function: Any, node: ast.Call, *args: Value) -> Value:
+    """The result of the function that a decorated one wraps."""
+    return call_value(env, Static(function.__wrapped__), Arguments(args), node)
 
 
 def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
@@ -181,8 +210,10 @@ def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, 
         env.fail(node, f"in {function.__name__}(): {error.message}", instead)
 
 
-def _call_builtin(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
-    (args, keywords), lowering = arguments, BUILTINS[function]
+def _call_builtin(
+    env: Environment, lowering: Callable[..., Value], function: Any, arguments: Arguments, node: ast.Call
+) -> Value:
+    args, keywords = arguments
     signature = _signature(lowering)
     parameters = [each for each in signature.parameters.values() if each.kind >= each.POSITIONAL_OR_KEYWORD]
     by_name = sorted(each.name for each in parameters if each.kind is not each.VAR_POSITIONAL)

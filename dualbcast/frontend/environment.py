@@ -40,8 +40,10 @@ _REFUSED = (list, dict, set, bytearray, numbers.Number)
 # The kind of the elements of a captured array, or None where an object is no array.
 ArrayKind = Callable[[Any], Kind | None]
 
+# What an error has as `tried` where an index must be known: a loop that is written out may know it.
+KNOWN_INDEX = ast.AST()
 # The attributes that another try at a lowering starts anew with.
-_UNDONE = ("length", "arrays", "indices", "taken", "derived", "_definitions", "_renamed")
+_UNDONE = ("length", "arrays", "indices", "taken", "cores", "derived", "_definitions", "_renamed")
 
 _Result = TypeVar("_Result")
 
@@ -72,6 +74,7 @@ class Environment:
     # The outermost block, whose statements always run, and the open block, to which statements are appended.
     root: list[Stmt] = field(default_factory=list)
     block: list[Stmt] = field(init=False)
+    outermost: Frame = field(init=False)
     # The captures that are compiled in.
     guards: list[Capture] = field(default_factory=list)
     # The captured arrays by label, each with the parameter that stands for its element; and the labels in use.
@@ -79,14 +82,17 @@ class Environment:
     taken: set[str] = field(default_factory=set)
     # By axis, the parameters that have the place of the element in the result.
     indices: dict[int, Var] = field(default_factory=dict)
+    # With core dimensions: what makes outputs of the value of a return, and arrays of captured ones; and those.
+    finish: Callable[[Value, ast.AST], Value] | None = None
+    core: Callable[[Capture, Kind], Value | None] | None = None
+    cores: dict[tuple[int, Any], Value] = field(default_factory=dict)
     # The names of derivatives.
     derived: set[str] = field(default_factory=set)
-    # The functions that are being inlined, outermost first, each inside the one before it.
+    # The functions that are being inlined, outermost first.
     inlined: list[object] = field(default_factory=list)
     # Whether notes say what each step does; None where `print` and `assert` are refused, as in the function of a rule.
     notes: bool | None = None
-    # Whether the function prints, or asserts what is not known.
-    speaks: bool = False
+    speaks: bool = False  # whether the function prints, or asserts what is not known
     # How many loops have been written out, and how many operations there are.
     unrolled: int = 0
     length: int = 0
@@ -96,7 +102,7 @@ class Environment:
     _renamed: dict[str, Var] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.block = self.root
+        self.block, self.outermost = self.root, self.frame
 
     # --- errors ---------------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ class Environment:
             return Record(Complex, parts, Complex.fields)
         kind = self.array_kind(value)
         if kind is not None:
-            return self.array(capture, kind)
+            return self.array(capture, kind) if self.core is None else self.core(capture, kind)
         if isinstance(value, tuple):
             items: list[Value] = []
             for position, item in enumerate(value):

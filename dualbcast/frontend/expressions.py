@@ -9,10 +9,11 @@ import enum
 import inspect
 import types
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from dualbcast.frontend import whole_arrays
-from dualbcast.frontend.environment import Environment, expression, held, lowers
+from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.values import (
@@ -27,6 +28,7 @@ from dualbcast.frontend.values import (
     Whole,
     describe,
 )
+from dualbcast.frontend.vectors import attribute, captured, index_of, is_array, item_of
 from dualbcast.ir.nodes import Atom, Const, Var
 from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import ABSENT, Capture
@@ -158,6 +160,8 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
         node = _private(env, node)
     if isinstance(base, Static) and base.object is not None:
         return _attribute_of_object(env, base.object, node)
+    if is_array(base):
+        return attribute(env, base, node)
     if isinstance(base, Record):
         return _attribute_of_record(env, base, node)
     if isinstance(base, Whole):
@@ -223,24 +227,27 @@ def _attribute_of_object(env: Environment, owner: Any, node: ast.Attribute) -> V
 @lowers(ast.Subscript)
 def _subscript(env: Environment, node: ast.Subscript) -> Value:
     """`items[index]` or a slice, by integers that are known; an element of a whole array by any."""
+    before = dict(env.arrays)
     base = expression(env, node.value)
     if isinstance(base, Whole):
         return whole_arrays.item(env, base, node)
+    if any(param == base for param, _ in env.arrays.values()):
+        base = _of_captured(env, base, before)
     if isinstance(base, Atom):
         name = _parameter(node.value)
-        instead = f'whole="{name}" in the decorator; or the shifted or sliced array as another argument'
+        instead = (
+            f'whole="{name}" in the decorator, or signature="(n)->()" for vectors along its last axis; or the shifted '
+            "or sliced array as another argument"
+        )
         if any(param == base for param, _ in env.arrays.values()):
             instead = "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
         env.fail(node, f"{name} is one element of its array here, so it cannot be indexed", instead)
+    if is_array(base):
+        return item_of(env, base, index_of(env, node.slice, partial(expression, env)), node)
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)
     if isinstance(base, Keywords):
-        problem, instead = f"there is no argument {ast.unparse(node.slice)}", f"one of {', '.join(map(repr, base))}"
-        name = env.known_object(expression(env, node.slice), node, problem, instead if base else "")
-        if name not in base:
-            env.fail(node, problem, instead if base else "")
-        value: Value = base[name]
-        return value
+        return _item_of_keywords(env, base, node)
     if isinstance(base, Record) and not base.is_sequence:
         env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
     items = sequence(env, base, node.value)
@@ -256,6 +263,27 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
     return env.merged(items[index], node)
 
 
+def _item_of_keywords(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value:
+    problem = f"there is no argument {ast.unparse(node.slice)}"
+    instead = f"one of {', '.join(map(repr, keywords))}" if keywords else ""
+    name = env.known_object(expression(env, node.slice), node, problem, instead)
+    if name not in keywords:
+        env.fail(node, problem, instead)
+    value: Value = keywords[name]
+    return value
+
+
+def _of_captured(env: Environment, element: Value, before: dict[str, tuple[Var, Capture]]) -> Value:
+    """A captured array that is indexed, as an array of the parameters for its elements; else its element itself."""
+    label, (param, capture) = next(item for item in env.arrays.items() if item[1][0] == element)
+    array = captured(env, capture, param.kind)
+    if array is None or not capture.value.ndim:
+        return element
+    if label not in before:  # nothing else reads it as a whole
+        del env.arrays[label]
+    return array
+
+
 def _static_int(env: Environment, node: ast.expr) -> int:
     value = expression(env, node)
     if isinstance(value, Const) and value.kind != "float":
@@ -264,6 +292,7 @@ def _static_int(env: Environment, node: ast.expr) -> int:
         node,
         "a tuple can only be indexed by an integer known when the kernel is compiled",
         "a for loop over the tuple, or if/elif on the index",
+        KNOWN_INDEX,
     )
 
 

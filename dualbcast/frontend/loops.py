@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend import paths
-from dualbcast.frontend.environment import Environment, expression, lowers, open_block
+from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
@@ -179,9 +179,9 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
         try:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
-            if iterable.known() is None or getattr(error, "tried", None) is not stmt:
+            if iterable.known() is None or getattr(error, "tried", None) not in (stmt, KNOWN_INDEX):
                 raise
-        restore()  # a list grows, so each iteration is of its own kind
+        restore()  # a list grows, so each iteration is of its own kind; or an index depends on the loop
     return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False
 
 

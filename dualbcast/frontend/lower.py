@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Literal, NamedTuple, NoReturn
 
 # Each of these files registers the lowerings of its syntax in the dispatch table.
+import dualbcast.frontend.array_functions
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.messages
@@ -23,8 +25,10 @@ from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivati
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
+from dualbcast.frontend.signatures import Core, returned
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
 from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, Whole, describe
+from dualbcast.frontend.vectors import Dims, captured, is_array
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of, remove_dead
 from dualbcast.rules.guards import Capture
@@ -52,7 +56,7 @@ class WholeArray(NamedTuple):
     axes: int
 
 
-Argument = Kind | Const | Static | WholeArray | Literal["complex"]
+Argument = Kind | Const | Static | Core | WholeArray | Literal["complex"]
 
 
 class Lowered(NamedTuple):
@@ -77,17 +81,19 @@ def lower(
     function: Callable[..., Any],
     arguments: Sequence[Argument],
     array_kind: ArrayKind = lambda _: None,
+    returns: Sequence[Dims] | None = None,
     *,
     notes: bool = False,
 ) -> Lowered:
     """The IR of a scalar function, with the guards of every rule and custom derivative that it calls.
 
     `arguments` has for each parameter in the order of the signature, with the items of `*args` one by one: the kind of
-    an array's elements, "complex", a number, or a Python object that is known. `array_kind` gives the kind of the
-    elements of a captured array, or None for an object that is no array. With `notes` the IR also says what each step
+    an array's elements, "complex", a number, a Python object that is known, or the `Core` of an array of parameters.
+    `array_kind` gives the kind of the elements of a captured array, or None for an object that is no array. `returns`
+    has the core dimensions of the outputs of a function that has some. With `notes` the IR also says what each step
     does. Errors are `CompileError`s at the user's line.
     """
-    lowered = _lower_function(function, arguments, array_kind, whole=True, notes=notes)
+    lowered = _lower_function(function, arguments, array_kind, whole=True, returns=returns, notes=notes)
     return lowered._replace(guards=(*lowered.guards, *guards_of(lowered.function)))
 
 
@@ -97,6 +103,7 @@ def _lower_function(
     array_kind: ArrayKind,
     *,
     whole: bool,
+    returns: Sequence[Dims] | None = None,
     notes: bool | None = None,
 ) -> Lowered:
     """The IR of a scalar function alone.
@@ -109,6 +116,8 @@ def _lower_function(
     node = source.node
     frame = Frame(source, node, local_names(node), {})
     env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame, notes=notes)
+    if returns is not None:
+        env.finish, env.core = partial(returned, env, returns), partial(captured, env)
     env.guards.append(source.code())
     params = _bind_parameters(env, node.args, arguments)
     meaning = env.meaning(function) if whole else None
@@ -123,6 +132,8 @@ def _lower_function(
         env.fail(node, "branches or expressions in this function are nested too deeply", "a loop")
     if isinstance(meaning, Custom):
         value = with_custom_derivative(env, meaning, value, values, node)
+    if env.finish is not None:
+        value = env.finish(value, frame.returned_at or node)
     outputs, structure = _outputs(env, value, as_floats=not whole)
     try:
         body = env.freeze(env.block)
@@ -160,6 +171,8 @@ def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[
         value: Value
         if isinstance(argument, Const):
             value = argument
+        elif isinstance(argument, Core):
+            value = argument.parameters(env, name, params)
         elif isinstance(argument, Static):
             known = argument.object
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
@@ -192,6 +205,9 @@ def _outputs(env: Environment, value: Value, *, as_floats: bool) -> tuple[tuple[
     place = env.frame.returned_at or env.frame.source.node
 
     def structure(item: Value, name: str) -> Structure:
+        if env.finish is None and is_array(item):
+            instead = "a tuple; or a signature for the decorator, such as signature='(),()->(2)'"
+            env.fail(place, f"an output is {describe(item)}", instead)
         if isinstance(item, Record) and not item.is_iterator:
             parts = tuple(structure(part, f"{name}{at}") for at, part in enumerate(item))
             return Structure(item.python_type, parts, item.fields)

@@ -17,6 +17,7 @@ from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
+from dualbcast.frontend.vectors import contracted, elementwise, is_array
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
 # Operations so cheap and total that running them early costs less than a branch.
@@ -64,6 +65,10 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
         own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
         if own is not None:
             return own
+    if is_array(left) or is_array(right):
+        if name == "matmul":
+            return matmul(env, node, left, right)
+        return elementwise(env, partial(binary, name, env, node), (left, right), node)
     sequences = [side for side in (left, right) if isinstance(side, Record) and side.is_sequence]
     if name == "add" and len(sequences) == 2:
         if sequences[0].family is not sequences[1].family:
@@ -86,7 +91,14 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
         return unary("not", env, node, condition(env, node.operand))
     value = expression(env, node.operand)
     own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
+    if is_array(value):
+        return elementwise(env, partial(unary, _NAMES[type(node.op)], env, node), (value,), node)
     return unary(_NAMES[type(node.op)], env, node, value) if own is None else own
+
+
+def matmul(env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
+    """`left @ right`, of arrays."""
+    return contracted(env, left, right, partial(binary, "mul", env, node), partial(binary, "add", env, node), node)
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -110,8 +122,10 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 def _compare_two(
     env: Environment, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
-) -> Atom:
+) -> Value:
     (left, left_node), (right, right_node) = one, two
+    if type(operator) in _NAMES and (is_array(left) or is_array(right)):
+        return elementwise(env, partial(binary, _NAMES[type(operator)], env, node), (left, right), node)
     if isinstance(operator, ast.Is | ast.IsNot):
         test = _identical(env, left, right, node)
     elif isinstance(operator, ast.In | ast.NotIn):

@@ -65,8 +65,11 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
         env.fail(stmt, "a return without a value", "the value: `return x`")
     frame = env.frame
-    frame.bindings[Key.RESULT] = expression(env, stmt.value)
-    note(env, "return", "return", frame.bindings[Key.RESULT], stmt)
+    value = expression(env, stmt.value)
+    if env.finish is not None and frame is env.outermost:
+        value = env.finish(value, stmt)
+    frame.bindings[Key.RESULT] = value
+    note(env, "return", "return", value, stmt)
     frame.returned_at = stmt
     frame.bindings[Key.RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = TRUE

@@ -6,10 +6,12 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, Location, a_or_an
@@ -39,7 +41,7 @@ class Static:
 
 
 class Record(tuple[Any, ...]):
-    """The items of a tuple, a list, a named tuple, a dataclass or an iterator, which is used once.
+    """The items of a tuple, a list, a small array, a named tuple, a dataclass or an iterator, which is used once.
 
     `fields` has the names of the items, if the type gives them names.
     """
@@ -63,8 +65,8 @@ class Record(tuple[Any, ...]):
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it can be indexed, unpacked and looped over: a tuple or a list, and no iterator or dataclass."""
-        return self.family in (tuple, list)
+        """Whether it can be indexed, unpacked and looped over: a tuple, a list or an array, and no other."""
+        return self.family in (tuple, list, np.ndarray)
 
     @property
     def is_iterator(self) -> bool:
@@ -274,10 +276,25 @@ def describe(value: Value) -> str:
 
 
 def _describe_record(record: Record) -> str:
-    if record.python_type is Complex:
-        return "a complex number"
+    if record.python_type in (Complex, np.ndarray):
+        return "a complex number" if record.python_type is Complex else f"an array of shape {_shape_of(record)}"
     length = f" of {len(record)}" if record.python_type in (tuple, list) else ""
     return a_or_an(record.python_type.__name__) + length
+
+
+def _shape_of(value: Value) -> tuple[int, ...]:
+    return (len(value), *(_shape_of(value[0]) if value else ())) if isinstance(value, Record) else ()
+
+
+def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ...], str], Value]) -> Value:
+    """An array of values that `item` makes for each index, and the name of the element there."""
+
+    def part(index: tuple[int, ...]) -> Value:
+        if len(index) == len(shape):
+            return item(index, "_".join([name, *map(str, index)]))
+        return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
+
+    return part(())
 
 
 def is_complex(value: Value) -> bool:

@@ -143,7 +143,7 @@ class Results:
         return self._stored(matrix.T.reshape(len(self.wrt), self.structure.count, *self.shape))
 
     def _stored(self, parts: Any) -> tuple[Any, ...]:
-        stored, constants = self._matrix_places
+        stored, constants = self.matrix_places
         for place, number in constants:
             parts[place] = number
         return tuple([parts[place] for place in stored])
@@ -174,7 +174,7 @@ class Results:
         return self.structure.count * math.prod(self.shape), len(self.wrt)
 
     @cached_property
-    def _matrix_places(self) -> tuple[list[tuple[Any, ...]], list[tuple[tuple[Any, ...], float]]]:
+    def matrix_places(self) -> tuple[list[tuple[Any, ...]], list[tuple[tuple[Any, ...], float]]]:
         """Where the blocks are in a matrix, by (argument, output): those that the kernel stores, in its order, and the
         others, each with its number."""
         # With ..., the part of a single element is an array, too.

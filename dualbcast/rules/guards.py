@@ -6,6 +6,7 @@ A capture names a container, such as a scope, and a key in it, so that it can be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import getitem
 from types import CellType, MethodType
@@ -46,6 +47,20 @@ class Capture(NamedTuple):
         except Exception:  # an attribute may be a property, and run anything
             return False
         return current is self.value or (type(current) is type(self.value) and _same(current, self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementOf:
+    """The place of the elements of a captured array: item `index` is the array of shape () that has that element."""
+
+    array: Capture
+    shape: tuple[int, ...]
+
+    def __getitem__(self, index: Any) -> Any:
+        array = self.array.read()
+        if array.shape != self.shape:
+            raise LookupError(f"{self.array.path} has another shape now")
+        return array[(*index, ...)]
 
 
 def reader(guard: Capture) -> Callable[[], Any]:

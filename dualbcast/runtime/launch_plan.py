@@ -67,6 +67,8 @@ class FastPath:
     def __init__(self, planned: Plan, kernel: Any, results: Any, _earlier: FastPath | None) -> None:
         geometry, shapes = planned.geometry, planned.shapes
         self.kernel, self.results = kernel, results
+        # Whether the caller makes the arrays that are written to anew for each call, so that they overlap with nothing.
+        self.writes_new = False
         self.geometry, self.dtypes, self._fit = geometry, planned.dtypes, planned.fit
         self._compute = planned.operands.signature.compute
         # None where the kernel writes the outputs as the caller gets them.

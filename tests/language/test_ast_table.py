@@ -275,7 +275,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "return «x[0]»",
             "x is one element of its array here, so it cannot be indexed",
-            'whole="x" in the decorator; or the shifted or sliced array as another argument',
+            'whole="x" in the decorator, or signature="(n)->()" for vectors along its last axis',
         ),
     ],
     "Starred": [

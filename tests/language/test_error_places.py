@@ -142,7 +142,7 @@ def test_a_deep_recursion_is_not_printed_in_full() -> None:
     assert len(str(error).splitlines()) < 20
 
 
-LIBRARY = {"sort": "np.sort(x)", "norm": "np.linalg.norm(x)", "round": "np.round(x, 2)", "sum": "np.sum((x, y))"}
+LIBRARY = {"sort": "np.sort(x)", "norm": "np.linalg.norm(x)", "round": "np.round(x, 2)", "sum": "np.sum(x)"}
 
 
 @pytest.mark.parametrize(("name", "call"), LIBRARY.items())

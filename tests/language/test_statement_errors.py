@@ -169,15 +169,15 @@ EXPRESSIONS = {
     "captured text": ("x + «text»", "a number is needed here", ...),
     # calls
     "no rule in math": ("«math.gcd(x, y)»", "there is no derivative rule for math.gcd", "math or numpy"),
-    "no rule in numpy": ("«np.array((x, y))»", "no derivative rule for numpy.array", "a list or a tuple"),
-    "sum of numpy": ("«np.sum((x, y))»", "no derivative rule for numpy.sum", "sum([a, b])"),
+    "no rule in numpy": ("«np.array(x)»", "no derivative rule for numpy.array", "a list or a tuple"),
+    "sum of numpy": ("«np.sum(x)»", "no derivative rule for numpy.sum", "sum([a, b])"),
     "no rule in scipy": ("«bei(x)»", "no derivative rule for scipy.special.bei", "dualbcast.rule"),
     "distribution": (
         "«stats.norm.entropy(x, 1.0)»",
         "no derivative rule for scipy.stats.norm.entropy",
         "a Python function that computes it",
     ),
-    "item of a captured array": ("«numbers[0]» * x", "numbers is one element of its array", "tuple(array.tolist())"),
+    "item of a captured array": ("numbers[«int(x)»] * x", "can only be indexed by integers that are known", "whole="),
     "append": ("«[x].append»(y)", "a list of 1 has no append", "[*items, item]"),
     "random": ("«random.random()»", "no derivative rule for random.random", "random numbers as another argument"),
     "random method": ("«random.uniform(x, y)»", "no derivative rule for random.uniform", "an array of random numbers"),

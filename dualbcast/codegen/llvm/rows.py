@@ -170,10 +170,13 @@ class RowWriter:
 
     def _next_line(self, first: Value, end: Value, row: Row) -> Value:
         """The element of a row at which a vector of the first output that is no sum begins with a line of the cache;
-        the first element itself if the row has few elements, or if vectors are no lines."""
+        the first element itself if the row has few elements, or if vectors are no lines. Of these outputs the first one
+        with elements side by side counts, if there is one: only its vectors can be stored past the cache."""
         inputs = len(self.function.params)
-        outputs = zip(row.pointers[inputs:], self.classes[inputs:], strict=True)
-        pointer, which = next(((pointer, which) for pointer, which in outputs if which is not None), (None, 0))
+        pairs = zip(row.pointers[inputs:], self.classes[inputs:], strict=True)
+        outputs = [(pointer, which) for pointer, which in pairs if which is not None]
+        outputs.sort(key=lambda pair: row.strides[pair[1]] is not None)
+        pointer, which = outputs[0] if outputs else (None, 0)
         # Else the next line may be many vectors away.
         if pointer is None or which is None or size_of(pointer.kind) * self.lanes < LINE:
             return first

@@ -319,8 +319,10 @@ class CpuFastPath(FastPath):
         dtypes = self.dtypes
         if self._fit is not None:
             # Machine code compares what arrays span. Where that meets, they may still lie between each other.
-            if _conflict()(self._spans, id(values), id(out), len(values), len(out)) and (
-                not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out)))
+            if (
+                not self.writes_new
+                and _conflict()(self._spans, id(values), id(out), len(values), len(out))
+                and (not all(map(is_writeable, out)) or aside_of(self._fit, host_addresses((*values, *out))))
             ):
                 return None
             outputs = targets = out

@@ -1,0 +1,228 @@
+"""Core dimensions: a signature as NumPy's generalised ufuncs have it, such as "(3),(3,3)->(3)".
+
+The arguments of a call come in as arrays whose last axes are vectors or matrices. Out go a form of call with a
+parameter for each of their elements, and the views of the arrays that are its values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.adapters import adapter_for
+from dualbcast.api.binding import Binder, Form
+from dualbcast.api.complex_arguments import is_complex
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.foreign_objects import called, is_variable, plain_arrays
+from dualbcast.frontend.signatures import Core
+from dualbcast.frontend.values import Static
+from dualbcast.frontend.vectors import Dims
+from dualbcast.runtime.arguments import forms_of, is_array
+from dualbcast.runtime.launch_plan import Recent
+
+_DIMENSIONS = re.compile(r"\(\s*(?:(?:[A-Za-z_]\w*|\d+)\s*(?:,\s*(?:[A-Za-z_]\w*|\d+)\s*)*,?\s*)?\)")
+_EXAMPLE = "write it as NumPy does: signature='(3),(n,n),()->(3)'"
+Shape = tuple[int, ...]
+# The most elements of a vector or a matrix, which are parameters of the kernel one by one.
+_LARGEST = 1024
+
+
+class CoreSignature(NamedTuple):
+    """The core dimensions of arguments and results, as the user writes them in `text`."""
+
+    text: str
+    inputs: tuple[Dims, ...]
+    outputs: tuple[Dims, ...]
+
+    @staticmethod
+    def parse(text: Any) -> CoreSignature:
+        """The signature in a text; an ArgumentError where it is none."""
+        if not isinstance(text, str):
+            raise ArgumentError(f"signature={text!r} is no text; {_EXAMPLE}")
+        sides = text.split("->")
+        if len(sides) != 2:
+            raise ArgumentError(f"signature={text!r} has no '->' between arguments and results; {_EXAMPLE}")
+        inputs, outputs = (_dimensions(side, text) for side in sides)
+        if not outputs:
+            raise ArgumentError(f"signature={text!r} has no result; {_EXAMPLE}")
+        return CoreSignature(text, inputs, outputs)
+
+
+def _dimensions(side: str, text: str) -> tuple[Dims, ...]:
+    groups = _DIMENSIONS.findall(side)
+    rest = _DIMENSIONS.sub("", side).replace(",", "").strip()
+    if rest or (len(groups) - 1 != _DIMENSIONS.sub("", side).count(",") and groups):
+        raise ArgumentError(f"signature={text!r} is no list of dimensions in parentheses; {_EXAMPLE}")
+    names = [[each.strip() for each in group.strip("()").split(",") if each.strip()] for group in groups]
+    return tuple([tuple([int(each) if each.isdecimal() else each for each in group]) for group in names])
+
+
+class CoreBinder(Binder):
+    """Binds the arguments of calls to the elements of vectors and matrices."""
+
+    def __init__(
+        self,
+        subject: Callable[..., Any],
+        static: str | Sequence[str],
+        whole: str | Sequence[str],
+        cores: CoreSignature,
+    ) -> None:
+        super().__init__(subject, static, whole)
+        self.cores = cores
+        self.plain = _Empty()  # since each call looks at the shapes
+        # By the forms and shapes of a call and its arrays; and by the form of a call and the cores of its arrays.
+        self._checked: Recent[tuple[Form, tuple[Shape, ...]]] = Recent()
+        self._core_forms: dict[tuple[Form, tuple[Shape, ...]], Form] = {}
+
+    def bind(self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any) -> tuple[Form, tuple[Any, ...]]:
+        """The form of a call with a parameter for each element, and the views that are its values."""
+        form, values = super().bind(args, named, wanted)
+        values = plain_arrays(values, form.names)
+        # The forms of other libraries' arrays do not have their shapes.
+        key = form, forms_of(values), *[getattr(value, "shape", ()) for value in values]
+        known = self._checked.get(key)
+        if known is None:
+            known = self._checked.keep(key, self._check(form, values))
+        flat, cores = known
+        parts: list[Any] = []
+        for value, shape in zip(values, cores, strict=True):
+            if shape:
+                parts += elements(value, shape)
+            else:
+                parts.append(value)
+        return flat, tuple(parts)
+
+    def _check(self, form: Form, values: tuple[Any, ...]) -> tuple[Form, tuple[Shape, ...]]:
+        """The form with a parameter for each element, and the core of each array, whose shapes are checked."""
+        for name, value in zip(form.names, values, strict=True):
+            if is_complex(value):
+                raise ArgumentError(
+                    f"{name} is complex, which functions with a signature do not take. Pass {name}.real and "
+                    f"{name}.imag as two arguments."
+                )
+        dims = self._dims(form)
+        cores = tuple([shape_of(value)[-len(own) :] if own else () for value, own in zip(values, dims, strict=True)])
+        flat = self._core_forms.get((form, cores))
+        if flat is None:
+            flat = self._core_forms.setdefault((form, cores), self._new_form(form, values, dims))
+        self._check_rest(form.names, values, cores)
+        return flat, cores
+
+    def _dims(self, form: Form) -> list[Dims]:
+        """The core dimensions of the arrays of a call."""
+        names = [name for name in form.parameters if name not in self.static | self.whole]
+        if len(names) != len(self.cores.inputs):
+            wanted = _counted(len(self.cores.inputs), "argument")
+            raise ArgumentError(
+                f"signature={self.cores.text!r} is for {wanted}, and this call of {self} has {len(names)} "
+                f"that {'is' if len(names) == 1 else 'are'} neither static nor whole; {_EXAMPLE}"
+            )
+        by_name = dict(zip(names, self.cores.inputs, strict=True))
+        return [by_name.get(name, ()) for name in form.names]
+
+    def _new_form(self, form: Form, values: tuple[Any, ...], dims: list[Dims]) -> Form:
+        """Check the shapes of the arrays, and make the form."""
+        sizes: dict[str, tuple[int, str]] = {}
+        cores: list[Shape] = []
+        for name, value, own in zip(form.names, values, dims, strict=True):
+            if own:
+                self._check_array(name, value)
+            shape = shape_of(value)
+            if len(shape) < len(own):
+                raise self._misfit(name, own, shape, "its last axes are its core")
+            core = shape[len(shape) - len(own) :]
+            for each, length in zip(own, core, strict=True):
+                wanted, who = (each, "") if isinstance(each, int) else sizes.setdefault(each, (length, name))
+                if wanted != length:
+                    reason = f"the signature says {wanted}" if not who else f"{who} has {each} = {wanted}"
+                    raise self._misfit(name, own, shape, f"{reason}, and here it is {length}")
+            if math.prod(core) > _LARGEST:
+                raise self._misfit(name, own, shape, f"a core may have {_LARGEST:,} elements at most")
+            cores.append(core)
+        remaining = iter(cores)
+        slots: list[Static | Core | int | str | None] = []
+        for slot in form.slots:
+            shape = () if isinstance(slot, Static) else next(remaining)
+            slots.append(Core(shape) if shape else slot)
+            for _ in range(slot if isinstance(slot, int) else 0):
+                next(remaining)
+        flat_names = [names_of(name, shape) for name, shape in zip(form.names, cores, strict=True)]
+        whole = tuple([(sum(map(len, flat_names[:place])), axes) for place, axes in form.whole])
+        every = tuple([each for own in flat_names for each in own])
+        lengths: dict[int | str, int] = {each: length for each, (length, _) in sizes.items()}
+        returns = tuple([tuple([lengths.get(each, each) for each in own]) for own in self.cores.outputs])
+        return Form(tuple(slots), every, form.parameters, form.spread, whole, returns=returns)
+
+    def _check_rest(self, names: tuple[str, ...], values: tuple[Any, ...], cores: tuple[Shape, ...]) -> None:
+        """Refuse shapes before the cores that do not broadcast together."""
+        if (
+            len(
+                {shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)}
+            )
+            == 1
+        ):
+            return
+        rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)]
+        try:
+            np.broadcast_shapes(*rests)
+        except ValueError:
+            listing = ", ".join(
+                f"{name} {shape_of(value)} with core {core}" if core else f"{name} {shape_of(value)}"
+                for name, value, core in zip(names, values, cores, strict=True)
+            )
+            raise ShapeError(
+                f"{self.name} has signature={self.cores.text!r}, and the axes before the cores do not broadcast "
+                f"together: {listing}"
+            ) from None
+
+    def _check_array(self, name: str, value: Any) -> None:
+        adapter = adapter_for(value)
+        kinds = is_array(value, "numpy"), is_array(value, "cupy"), is_variable(value), hasattr(value, "reshape")
+        if not any(kinds) or (adapter is not None and adapter.name not in ("PyTorch", "JAX")):
+            raise ArgumentError(
+                f"{name} has core dimensions, and is {called(value)}. Pass an array of NumPy's, CuPy's, PyTorch's or "
+                "JAX's"
+            )
+
+    def _misfit(self, name: str, own: Dims, shape: tuple[int, ...], reason: str) -> ShapeError:
+        dims = f"({','.join(map(str, own))})"
+        return ShapeError(f"{name} is {dims} in signature={self.cores.text!r}, and has shape {shape}: {reason}")
+
+
+class _Empty(dict[int, Form]):
+    """A dict that stays empty."""
+
+    def __setitem__(self, key: int, value: Form) -> None:
+        pass
+
+
+def names_of(name: str, shape: tuple[int, ...]) -> list[str]:
+    """The names of the elements of an argument: `v[0]`, `v[1]`; its own if it has no core."""
+    return [f"{name}[{','.join(map(str, index))}]" if index else name for index in np.ndindex(*shape)]
+
+
+def elements(value: Any, shape: tuple[int, ...]) -> list[Any]:
+    """The views of an array that each have one element of its core."""
+    if not shape:
+        return [value]
+    if type(value) is np.ndarray:
+        rest, axes = value.ndim - len(shape), value.ndim
+        columns = value.transpose((*range(rest, axes), *range(rest)))
+        if len(shape) == 1:
+            return [*columns]
+        if len(shape) == 2:
+            return [column for row in columns for column in row]
+    return [value[(..., *index)] for index in np.ndindex(*shape)]
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array or a number."""
+    return tuple(getattr(value, "shape", ()))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,229 @@
+"""Functions with core dimensions: a BroadcastFunction whose arguments and results are vectors and matrices.
+
+The elements of cores are parameters and outputs of a kernel, one by one. The products of a BroadcastFunction come in
+with a result for each of these; out go arrays with the core dimensions as their last axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dualbcast.api.binding import Binder, Wrt
+from dualbcast.api.core_dimensions import CoreBinder, CoreSignature
+from dualbcast.api.core_targets import CoreTargets
+from dualbcast.api.derivative_methods import Pullback, Tangents, directions_of
+from dualbcast.api.dispatch import wrt_key
+from dualbcast.api.function import BroadcastFunction
+from dualbcast.api.specialisation import Specialisation
+from dualbcast.api.sum_methods import DERIVATIONS, SumAndGradient, SumGradientAndHessian
+from dualbcast.errors import ArgumentError, entry_point
+from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of, stacked
+from dualbcast.program.products import Which
+from dualbcast.program.results import Hessian, Jacobian
+
+
+class CorePullback:
+    """A function that carries cotangents of a function's outputs back to its arguments. `vjp` returns it."""
+
+    def __init__(self, flat: Pullback, layout: CoreLayout, stack: Callable[[Sequence[Any]], Any]) -> None:
+        self._flat, self._layout, self._stack = flat, layout, stack
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The names of the arguments whose cotangents a call returns."""
+        return tuple([each.name for each in self._layout.arguments])
+
+    @entry_point
+    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
+        """The cotangents of the arguments, of their shapes, for a cotangent of each output."""
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        parts = self._flat(*self._layout.split(given, "the cotangent"))
+        return _of_arguments(parts, self._layout, self._stack)
+
+
+class GeneralisedFunction(BroadcastFunction):
+    """A Python function of vectors and matrices that broadcasts over arrays of them and knows its exact derivatives.
+
+    `differentiable_broadcast(signature=…)` makes it. It has the methods of a `BroadcastFunction`. Arrays have the core
+    dimensions of the signature as their last axes; those before them broadcast.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import differentiable_broadcast
+    >>> @differentiable_broadcast(signature="(3),(3,3)->(3)")
+    ... def rotated(v, R):
+    ...     return R @ v
+    >>> v, R = np.ones((5, 3)), np.eye(3)
+    >>> value, J = rotated.value_and_jacobian(v, R)
+    >>> value.shape, J["v"].shape, J["R"].shape
+    ((5, 3), (5, 3, 3), (5, 3, 3, 3))
+    """
+
+    def _bind_to(
+        self, function: Callable[..., Any], static: str | Sequence[str], whole: str | Sequence[str] = ()
+    ) -> Binder:
+        return CoreBinder(function, static, whole, CoreSignature.parse(self._more.get("signature")))
+
+    # --- products ------------------------------------------------------------------------------------------------
+
+    @entry_point
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """The value of the function; see `BroadcastFunction`. Arrays of `out` have the outputs' core dimensions."""
+        specialisation, values = self._dispatch.find(arrays, named, None)
+        return self._run(specialisation, "value", values, out)[0]
+
+    @entry_point
+    def value_and_jacobian(  # type: ignore[override]
+        self, *arrays: Any, wrt: Wrt = None, out: Any = None, **named: Any
+    ) -> tuple[Any, CoreJacobian]:
+        """The value and its partial derivatives, from one launch; see `BroadcastFunction`.
+
+        `out` is the pair (value, Jacobian) that an earlier call with the same shapes, dtypes and `wrt` returned.
+        """
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        value, jacobian = self._run(specialisation, "value_and_jacobian", values, out)
+        return value, jacobian
+
+    @entry_point
+    def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> CoreJacobian:  # type: ignore[override]
+        """The partial derivatives without the value."""
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        jacobian: CoreJacobian = self._run(specialisation, "jacobian", values, None)[1]
+        return jacobian
+
+    @entry_point
+    def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> CoreHessian:  # type: ignore[override]
+        """The second partial derivatives, from one launch."""
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("hessian", values)
+        return CoreHessian(Hessian._of(results, outputs), _layout(specialisation))
+
+    @entry_point
+    def value_jacobian_and_hessian(  # type: ignore[override]
+        self, *arrays: Any, wrt: Wrt = None, **named: Any
+    ) -> tuple[Any, CoreJacobian, CoreHessian]:
+        """The value, its first and its second partial derivatives, from one launch."""
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        results, outputs = specialisation.run("value_jacobian_and_hessian", values)
+        layout = _layout(specialisation)
+        jacobian = CoreJacobian(Jacobian._of(results, outputs), layout)
+        return (
+            layout.pack(results.value(outputs), results.stack),
+            jacobian,
+            CoreHessian(Hessian._of(results, outputs), layout),
+        )
+
+    @entry_point
+    def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
+        """The value and its tangent along given tangents of the arguments; see `BroadcastFunction`."""
+        wanted, given = directions_of(primals, tangents)
+        specialisation, values = self._dispatch.find(tuple(primals), named, wanted)
+        layout = _layout(specialisation)
+        results, outputs = specialisation.forward("pushforward", values, _tangents(given, layout))
+        parts, count = results.parts(outputs), specialisation.element.function.structure.count
+        return layout.pack(parts[:count], results.stack), layout.pack(parts[count:], results.stack)
+
+    @entry_point
+    def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, CorePullback]:  # type: ignore[override]
+        """The value, and the function that pulls cotangents of it back to the arguments."""
+        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
+        specialisation.element.derive("pullback", specialisation.wrt)
+        results, outputs = specialisation.run("value", values)
+        layout = _layout(specialisation)
+        pullback = CorePullback(Pullback(specialisation, values, results.shape), layout, results.stack)
+        return layout.pack(results.value(outputs), results.stack), pullback
+
+    @entry_point
+    def value_and_vjp(
+        self, primals: Sequence[Any], cotangents: Any, /, wrt: Wrt = None, **named: Any
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """The value and the cotangents of the arguments from one launch; see `BroadcastFunction`."""
+        if not isinstance(primals, tuple | list):
+            raise ArgumentError(
+                "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
+            )
+        specialisation, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
+        layout, stack = _layout(specialisation), specialisation.stack
+        given = tuple(layout.split(cotangents, "the cotangent"))
+        parts = specialisation.back("value_and_pullback", values, given)
+        count = specialisation.element.function.structure.count
+        return layout.pack(parts[:count], stack), _of_arguments(parts[count:], layout, stack)
+
+    @entry_point
+    def hvp(  # type: ignore[override]
+        self, primals: Sequence[Any], tangents: Tangents, /, wrt: Wrt = None, **named: Any
+    ) -> CoreJacobian:
+        """The change of the gradient along tangents; see `BroadcastFunction`."""
+        wanted, given = directions_of(primals, tangents)
+        gradient = None if wrt is None else wrt_key(wrt)
+        specialisation, values = self._dispatch.find(tuple(primals), named, wanted, gradient)
+        results, outputs = specialisation.forward("tangent", values, _tangents(given, _layout(specialisation)))
+        return CoreJacobian(Jacobian._of(results, outputs), _layout(specialisation, specialisation.gradient))
+
+    @entry_point
+    def sum(self, *arrays: Any, wrt: Wrt = None, order: int = 0, **named: Any) -> Any:
+        """The sum over all elements before the cores, with its derivatives; see `BroadcastFunction`."""
+        if isinstance(order, bool) or order not in DERIVATIONS:
+            raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
+        wanted = self._dispatch.wrt_of(wrt)
+        if wanted is None:
+            wanted = self._numbers(arrays, named) if order else ()
+        specialisation, values = self._dispatch.find(arrays, named, wanted)
+        results, outputs = specialisation.sums(DERIVATIONS[order], values)
+        layout = _layout(specialisation)
+        value = layout.pack(results.value(outputs), results.stack)
+        if not order:
+            return value
+        gradient = CoreJacobian(Jacobian._of(results, outputs), layout)
+        if order == 1:
+            return SumAndGradient(value, gradient)  # type: ignore[arg-type]
+        return SumGradientAndHessian(value, gradient, CoreHessian(Hessian._of(results, outputs), layout))  # type: ignore[arg-type]
+
+    @entry_point
+    def normal_equations(self, *arrays: Any, **named: Any) -> Any:  # noqa: ARG002
+        raise ArgumentError(
+            f"{self.__name__} has core dimensions, for which there are no normal equations. Make them of "
+            "f.jacobian, or decorate a function that takes the elements of its vectors as arguments"
+        )
+
+    # --- how they are run ----------------------------------------------------------------------------------------
+
+    def _run(self, specialisation: Specialisation, which: Which, values: tuple[Any, ...], out: Any) -> tuple[Any, Any]:
+        """The value, and the Jacobian, of those that the product has."""
+        layout = _layout(specialisation)
+        if specialisation.recorder is not None and which == "value":
+            # A graph records the call, or another library makes it.
+            parts = specialisation.recorder(self, specialisation, values, out)
+            return layout.pack(parts, specialisation.stack), None
+        targets: CoreTargets | None = layout.targets.get(which)
+        if targets is None:
+            targets = layout.targets[which] = CoreTargets(specialisation, layout, which, values)
+        return targets.run(values, out)
+
+
+def _layout(specialisation: Specialisation, wrt: tuple[int, ...] | None = None) -> Any:
+    wrt = specialisation.wrt if wrt is None else wrt
+    layout = specialisation.core_layouts.get(wrt)
+    if layout is None:
+        layout = CoreLayout(specialisation.program.structure, specialisation.element.names, wrt)
+        specialisation.core_layouts[wrt] = layout
+    return layout
+
+
+def _tangents(given: Sequence[Any], layout: CoreLayout) -> list[Any]:
+    """The tangents of the elements."""
+    if len(given) != len(layout.arguments):
+        raise ArgumentError("a tangent is for one argument, and an argument has one tangent; name each argument once")
+    pairs = zip(given, layout.arguments, strict=True)
+    return [part for tangent, each in pairs for part in parts_of(tangent, each.shape, f"the tangent of {each.name}")]
+
+
+def _of_arguments(parts: Sequence[Any], layout: CoreLayout, stack: Callable[[Sequence[Any]], Any]) -> tuple[Any, ...]:
+    """Arrays of the arguments' shapes from those of their elements."""
+    found = iter(parts)
+    return tuple([stacked([next(found) for _ in each.positions], each.shape, stack) for each in layout.arguments])
+
+
+BroadcastFunction._with_cores = GeneralisedFunction

@@ -1,0 +1,282 @@
+"""NumPy's functions of whole arrays, on the small arrays of a kernel.
+
+A table from NumPy's function to the function that lowers a call of it. Those of linear algebra are in
+`dualbcast.linalg`, in the language of scalar functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dualbcast import linalg
+from dualbcast.frontend.arithmetic import binary, chain, select, truth
+from dualbcast.frontend.builtins import ZERO
+from dualbcast.frontend.environment import Environment, call_value, register
+from dualbcast.frontend.operators import matmul
+from dualbcast.frontend.values import Arguments, Record, Static, Value
+from dualbcast.frontend.vectors import array_of, atoms_of, broadcast, filled, moved
+from dualbcast.ir.nodes import Atom, Const, Kind
+from dualbcast.ir.simplification import number
+
+# Those that are also called on numbers: they make arrays.
+MAKERS = (np.zeros, np.ones, np.eye, np.identity, np.arange, np.linspace, np.full)
+# Those of arrays. Of a number, which is one element of an array of the call, they would not be what the user means.
+OF_ARRAYS: dict[Any, Callable[..., Value]] = {}
+
+_builtin = partial(register, OF_ARRAYS)
+_NONE = Static(None)
+
+
+def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
+    return env.known_object(value, node, f"{what} must be known when the kernel is compiled")
+
+
+# --- arrays from numbers, and from other arrays ----------------------------------------------------------------------
+
+
+@_builtin(np.array, np.asarray, np.asanyarray, np.copy, np.ascontiguousarray)
+def _array(env: Environment, node: ast.Call, items: Value, /, dtype: Value = _NONE) -> Value:
+    atoms = atoms_of(env, items, node)
+    if dtype == _NONE:
+        kinds = {item.kind for item in atoms.flat}
+        kind: Kind = next((each for each in ("float", "int", "bool") if each in kinds), "float")
+    else:
+        letter = env.evaluate(node, np.dtype, _known(env, node, dtype, "the dtype")).kind
+        if letter not in "biuf":
+            env.fail(node, f"a kernel has no numbers of the dtype {ast.unparse(node)}", "float")
+        kind = "float" if letter == "f" else "bool" if letter == "b" else "int"
+    return array_of(filled(atoms.shape, [env.convert(item, kind, node) for item in atoms.flat]))
+
+
+def _made(function: Callable[..., Any], env: Environment, node: ast.Call, *args: Value, **named: Value) -> Value:
+    """An array that NumPy makes when the kernel is compiled, from numbers that are known."""
+    plain = [_known(env, node, arg, "the shape") for arg in args]
+    keywords = {name: _known(env, node, value, name) for name, value in named.items()}
+    made = env.evaluate(node, function, *plain, **keywords)
+    return array_of(filled(made.shape, [number(item.item()) for item in made.flat]))
+
+
+for _function in MAKERS[:-1]:
+    OF_ARRAYS[_function] = partial(_made, _function)
+
+
+@_builtin(np.full)
+def _full(env: Environment, node: ast.Call, shape: Value, value: Value, /) -> Value:
+    atoms = atoms_of(env, value, node)
+    return array_of(env.evaluate(node, np.full, _known(env, node, shape, "the shape"), atoms.item(), object))
+
+
+def _like(number_of: float, env: Environment, node: ast.Call, array: Value, /) -> Value:
+    shape = atoms_of(env, array, node).shape
+    return array_of(filled(shape, [Const(number_of, "float")] * math.prod(shape)))
+
+
+OF_ARRAYS[np.zeros_like], OF_ARRAYS[np.ones_like] = partial(_like, 0.0), partial(_like, 1.0)
+
+
+def _moves(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value, **named: Value) -> Value:
+    """A function that moves elements of its first argument, as the others say, which are known."""
+    if not args:
+        env.fail(node, f"{function.__name__}() needs an array")
+    plain = [_known(env, node, arg, "this argument") for arg in args[1:]]
+    keywords = {name: _known(env, node, value, name) for name, value in named.items()}
+    return moved(env, lambda atoms: function(atoms, *plain, **keywords), args[:1], node)
+
+
+def _joins(function: Callable[..., Any], env: Environment, node: ast.Call, arrays: Value, /, **named: Value) -> Value:
+    """A function that joins several arrays to one."""
+    keywords = {name: _known(env, node, value, name) for name, value in named.items()}
+    parts = tuple(arrays) if isinstance(arrays, Record) and (arrays.is_sequence or arrays.is_iterator) else (arrays,)
+    return moved(env, lambda *each: function(each, **keywords), parts, node)
+
+
+for _name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes", "moveaxis", "roll", "flip", "squeeze"):
+    OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
+for _name in ("atleast_1d", "atleast_2d", "expand_dims", "repeat", "tile", "take"):
+    OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
+for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
+    OF_ARRAYS[getattr(np, _name)] = partial(_joins, getattr(np, _name))
+
+
+@_builtin(np.diag)
+def _diag(env: Environment, node: ast.Call, array: Value, /) -> Value:
+    return _with_zeros(moved(env, np.diag, [array], node), env, node)
+
+
+def _triangle(function: Callable[..., Any], env: Environment, node: ast.Call, array: Value, k: Value, /) -> Value:
+    atoms, at = atoms_of(env, array, node), _known(env, node, k, "k")
+    kept = function(np.ones(atoms.shape, bool), at)
+    return array_of(np.where(kept, atoms, filled((), [Const(0.0, "float")])))
+
+
+def _with_zeros(value: Value, env: Environment, node: ast.Call) -> Value:
+    """An array with floats in the place of the integers that NumPy puts beside the diagonal."""
+    atoms = atoms_of(env, value, node)
+    is_float = any(item.kind == "float" for item in atoms.flat)
+    return array_of(
+        filled(atoms.shape, [env.convert(item, "float", node) if is_float else item for item in atoms.flat])
+    )
+
+
+@_builtin(np.triu)
+def _triu(env: Environment, node: ast.Call, array: Value, k: Value = ZERO, /) -> Value:
+    return _triangle(np.triu, env, node, array, k)
+
+
+@_builtin(np.tril)
+def _tril(env: Environment, node: ast.Call, array: Value, k: Value = ZERO, /) -> Value:
+    return _triangle(np.tril, env, node, array, k)
+
+
+# --- reductions ------------------------------------------------------------------------------------------------------
+
+
+def _reduced(
+    combine: Callable[..., Atom],
+    start: Atom | None,
+    env: Environment,
+    node: ast.Call,
+    array: Value,
+    /,
+    axis: Value = _NONE,
+) -> Value:
+    """All elements of an array combined, or those along an axis."""
+    atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
+    rows = atoms.reshape(-1) if along is None else env.evaluate(node, np.moveaxis, atoms, along, -1)
+    if not rows.shape[-1] and start is None:
+        env.fail(node, "this array is empty, and has neither a smallest nor a largest element", "an array of numbers")
+    items: list[Atom] = []
+    for row in rows.reshape(-1, rows.shape[-1]):
+        first, *others = row if start is None else [start, *row]
+        for item in others:
+            first = combine(env, node, first, item)
+        items.append(first)
+    return array_of(filled(rows.shape[:-1], items))
+
+
+def _plus(env: Environment, node: ast.AST, total: Atom, item: Atom) -> Atom:
+    # 0 + x, which is the beginning of a sum, is x; -0.0 is as good as 0.0 here, as NumPy has it.
+    return item if total == number(0) and item.kind != "bool" else binary("add", env, node, total, item)
+
+
+def _extremum(name: str, env: Environment, node: ast.AST, best: Atom, item: Atom) -> Atom:
+    return select(env, binary(name, env, node, item, best), item, best, node)
+
+
+def _test(name: str, env: Environment, node: ast.AST, before: Atom, item: Atom) -> Atom:
+    return chain(env, name, [before, truth(env, node, item)], node)
+
+
+OF_ARRAYS[np.sum] = partial(_reduced, _plus, number(0))
+OF_ARRAYS[np.prod] = partial(_reduced, partial(binary, "mul"), number(1))
+OF_ARRAYS[np.max] = partial(_reduced, partial(_extremum, "gt"), None)
+OF_ARRAYS[np.min] = partial(_reduced, partial(_extremum, "lt"), None)
+OF_ARRAYS[np.all] = partial(_reduced, partial(_test, "and"), Const(True, "bool"))
+OF_ARRAYS[np.any] = partial(_reduced, partial(_test, "or"), Const(False, "bool"))
+
+
+@_builtin(np.mean)
+def _mean(env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE) -> Value:
+    atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
+    count = number(atoms.size if along is None else atoms.shape[along])
+    return _over(env, node, _reduced(_plus, number(0), env, node, array, axis), count)
+
+
+def _over(env: Environment, node: ast.Call, array: Value, count: Atom) -> Value:
+    atoms = atoms_of(env, array, node)
+    return array_of(filled(atoms.shape, [binary("div", env, node, item, count) for item in atoms.flat]))
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+
+OF_ARRAYS[np.matmul] = matmul
+
+
+@_builtin(np.dot)
+def _dot(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
+    if () in (atoms_of(env, left, node).shape, atoms_of(env, right, node).shape):
+        return _products(env, node, left, right)
+    return matmul(env, node, left, right)
+
+
+@_builtin(np.inner)
+def _inner(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
+    return _dot(env, node, left, moved(env, np.transpose, [right], node))
+
+
+@_builtin(np.vdot)
+def _vdot(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
+    return matmul(env, node, *[moved(env, np.ravel, [value], node) for value in (left, right)])
+
+
+@_builtin(np.outer)
+def _outer(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
+    column = moved(env, lambda atoms: atoms.reshape(-1, 1), [left], node)
+    return _products(env, node, column, moved(env, np.ravel, [right], node))
+
+
+def _products(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
+    one, other = broadcast(env, (left, right), node)
+    return array_of(
+        filled(one.shape, [binary("mul", env, node, *pair) for pair in zip(one.flat, other.flat, strict=True)])
+    )
+
+
+@_builtin(np.trace)
+def _trace(env: Environment, node: ast.Call, array: Value, /) -> Value:
+    return _reduced(_plus, number(0), env, node, moved(env, np.diagonal, [array], node))
+
+
+@_builtin(np.einsum)
+def _einsum(env: Environment, node: ast.Call, subscripts: Value, /, *arrays: Value) -> Value:
+    """A sum of products, term by term, as its subscripts say."""
+    text = str(_known(env, node, subscripts, "the subscripts")).replace(" ", "")
+    every = [atoms_of(env, array, node) for array in arrays]
+    given, arrow, wanted = text.partition("->")
+    labels = given.split(",")
+    if len(labels) != len(every) or any(len(own) != each.ndim for own, each in zip(labels, every, strict=False)):
+        env.fail(node, f"the subscripts {text!r} do not fit the arrays", "a letter for each axis of each array")
+    letters = "".join(dict.fromkeys(given.replace(",", "")))
+    if not arrow:
+        wanted = "".join(sorted(letter for letter in letters if given.count(letter) == 1))
+    sizes: dict[str, int] = {}
+    for own, each in zip(labels, every, strict=True):
+        for letter, size in zip(own, each.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                env.fail(node, f"the axes {letter!r} of {text!r} have lengths {sizes[letter]} and {size}", "one length")
+    if not set(wanted) <= set(letters) or not text.replace(",", "").replace("->", "").isalpha():
+        env.fail(node, f"the subscripts {text!r} are not letters, each of them of an array", "'ij,j->i'")
+    summed = [letter for letter in letters if letter not in wanted]
+    items: list[Atom] = []
+    for index in np.ndindex(*[sizes[letter] for letter in wanted]):
+        total: Atom = number(0)
+        for rest in np.ndindex(*[sizes[letter] for letter in summed]):
+            place = dict(zip([*wanted, *summed], (*index, *rest), strict=True))
+            factors = [each[tuple(place[at] for at in own)] for own, each in zip(labels, every, strict=True)]
+            term = factors[0]
+            for factor in factors[1:]:
+                term = binary("mul", env, node, term, factor)
+            total = _plus(env, node, total, term)
+        items.append(total)
+    return array_of(filled(tuple(sizes[letter] for letter in wanted), items))
+
+
+# --- linear algebra, which is written in the language itself ---------------------------------------------------------
+
+
+def _from_linalg(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value) -> Value:
+    arrays = tuple(array_of(atoms_of(env, arg, node)) for arg in args)
+    return call_value(env, Static(function), Arguments(arrays), node)
+
+
+for _name in ("norm", "det", "inv", "solve", "eigvalsh"):
+    OF_ARRAYS[getattr(np.linalg, _name)] = partial(_from_linalg, getattr(linalg, _name))
+OF_ARRAYS[np.cross] = partial(_from_linalg, linalg.cross)
+OF_ARRAYS[np.linalg.eigh] = partial(_from_linalg, linalg.eigh)

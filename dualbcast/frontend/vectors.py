@@ -1,0 +1,248 @@
+"""Small arrays while a function is lowered: vectors and matrices of known shapes, whose elements are numbers.
+
+An array is a `Record` of NumPy's type: of numbers, or of the arrays along its first axis. Operations come in; out go
+arrays of the results of operations on numbers. What only moves elements, NumPy does itself, on arrays of IR atoms.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+
+from dualbcast.frontend.environment import KNOWN_INDEX, Environment
+from dualbcast.frontend.values import Arguments, Partial, Range, Record, Static, Value, array_named, describe
+from dualbcast.ir.nodes import Atom, Const, Kind, Var
+from dualbcast.ir.simplification import number
+from dualbcast.rules.guards import Capture, ElementOf
+
+# The lengths of core dimensions; one that only outputs have is a name, and the function decides it.
+Dims = tuple[int | str, ...]
+# An array of NumPy's with IR atoms as elements.
+Atoms = np.ndarray[Any, np.dtype[Any]]
+
+# The most elements of a captured array, which are parameters one by one.
+LARGEST = 1024
+# The methods and attributes of arrays that are functions of NumPy's, with the array as first argument.
+_METHODS = {"flatten": "ravel"}
+_METHODS |= {name: name for name in ("sum", "prod", "mean", "max", "min", "all", "any", "trace", "dot", "copy")}
+_METHODS |= {name: name for name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes")}
+
+
+def is_array(value: Value | None) -> TypeGuard[Record]:
+    """Whether a value is a small array."""
+    return isinstance(value, Record) and value.python_type is np.ndarray
+
+
+def array_of(atoms: Atoms) -> Value:
+    """Elements as a value: a number for an array without axes."""
+    if atoms.ndim:
+        return Record(np.ndarray, [array_of(atoms[at, ...]) for at in range(len(atoms))])
+    item = atoms.item()
+    return item if isinstance(item, Atom) else number(item)
+
+
+def filled(shape: tuple[int, ...], items: Iterable[Any]) -> Atoms:
+    """An array of objects of a shape, from its elements in C order."""
+    atoms = np.empty(shape, object)
+    for index, item in zip(np.ndindex(*shape), items, strict=True):
+        atoms[index] = item
+    return atoms
+
+
+def atoms_of(env: Environment, value: Value, node: ast.AST) -> Atoms:
+    """The elements of a number, an array, or nested tuples and lists of these, as NumPy makes an array of them."""
+    if isinstance(value, Range) and (known := value.known()) is not None:
+        return filled((len(known),), map(number, known))
+    if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
+        return filled((), [number(value.object)])
+    if isinstance(value, Record) and value.is_sequence:
+        parts = [atoms_of(env, item, node) for item in value]
+        shapes = {part.shape for part in parts}
+        if len(shapes) > 1:
+            listed = " and ".join(map(str, sorted(shapes)))
+            env.fail(node, f"an array is made of parts of one shape, and these have shapes {listed}", "equal lengths")
+        shape = (len(parts), *(shapes.pop() if shapes else ()))
+        return filled(shape, [item for part in parts for item in part.flat])
+    if isinstance(value, Atom):
+        return filled((), [value])
+    env.merged(value, node)
+    env.fail(node, f"an array of numbers is needed here, and this is {describe(value)}", "numbers, or tuples of them")
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The shape of an array or a number."""
+    return (len(value), *(shape_of(value[0]) if value else ())) if is_array(value) else ()
+
+
+def broadcast(env: Environment, values: Iterable[Value], node: ast.AST) -> list[Atoms]:
+    """The elements of several values, broadcast as NumPy does it."""
+    every = [atoms_of(env, value, node) for value in values]
+    try:
+        return cast("list[Atoms]", np.broadcast_arrays(*every))
+    except ValueError:
+        shapes = " and ".join(str(each.shape) for each in every)
+        env.fail(node, f"arrays of shapes {shapes} do not broadcast together", "arrays whose shapes fit")
+
+
+def elementwise(env: Environment, function: Callable[..., Value], values: Iterable[Value], node: ast.AST) -> Value:
+    """A function of numbers on the elements of values that broadcast together. It may return several numbers."""
+    every = broadcast(env, values, node)
+    results = [function(*items) for items in zip(*[each.flat for each in every], strict=True)]
+    shape = every[0].shape
+    return _gathered(env, shape, results, node)
+
+
+def generalised(
+    env: Environment, inputs: Sequence[Dims], function: Callable[..., Value], values: Sequence[Value], node: ast.AST
+) -> Value:
+    """A function with core dimensions, on values that may have axes before the cores, which broadcast together."""
+    every, sizes, rests = [atoms_of(env, value, node) for value in values], dict[str, int](), list[tuple[int, ...]]()
+    for atoms, dims in zip(every, inputs, strict=True):
+        first = max(atoms.ndim - len(dims), 0)
+        core = atoms.shape[first:]
+        pairs = zip(dims, core, strict=False)
+        wanted = tuple([sizes.setdefault(each, own) if isinstance(each, str) else each for each, own in pairs])
+        if len(core) != len(dims) or wanted != core:
+            listed = f"({','.join(map(str, dims))})"
+            env.fail(node, f"an array of shape {atoms.shape} is given here for {listed}", "an array of that core")
+        rests.append(atoms.shape[:first])
+    try:
+        shape = np.broadcast_shapes(*rests)
+    except ValueError:
+        env.fail(node, f"the axes before the cores, {' and '.join(map(str, rests))}, do not broadcast together")
+    pairs_of = zip(every, rests, strict=True)
+    wide = [np.broadcast_to(atoms, (*shape, *atoms.shape[len(rest) :])) for atoms, rest in pairs_of]
+    results = [function(*[array_of(atoms[(*index, ...)]) for atoms in wide]) for index in np.ndindex(*shape)]
+    return _gathered(env, shape, results, node) if shape else results[0]
+
+
+def _gathered(env: Environment, shape: tuple[int, ...], results: Sequence[Value], node: ast.AST) -> Value:
+    """An array of the results for each of its elements; of results that have parts, a record of such arrays."""
+    first = results[0] if results else None
+    if isinstance(first, Record) and not is_array(first):
+        columns = zip(*[cast(Record, result) for result in results], strict=True)
+        return first.like([_gathered(env, shape, column, node) for column in columns])
+    every = [atoms_of(env, result, node) for result in results]
+    core = every[0].shape if every else ()
+    return array_of(filled((*shape, *core), [item for atoms in every for item in atoms.flat]))
+
+
+def moved(env: Environment, function: Callable[..., Any], values: Iterable[Value], node: ast.AST) -> Value:
+    """The result of a function of NumPy's that only moves elements."""
+    every = [atoms_of(env, value, node) for value in values]
+    return array_of(np.asarray(env.evaluate(node, function, *every), object))
+
+
+# --- captured arrays ------------------------------------------------------------------------------------------------
+
+
+def captured(env: Environment, capture: Capture, kind: Kind) -> Value | None:
+    """A captured array as an array of the parameters for its elements; None where it is too large for that."""
+    if capture.value.size > LARGEST:
+        return None
+    key = id(capture.place), capture.key
+    if key not in env.cores:
+        place = ElementOf(capture._replace(value=None), tuple(capture.value.shape))
+
+        def element(index: tuple[int, ...], _label: str) -> Var:
+            path = f"{capture.path}[{','.join(map(str, index))}]" if index else capture.path
+            return env.array(Capture(place, index, place[index], path), kind)
+
+        env.cores[key] = array_named(capture.path, place.shape, element)
+    return env.cores[key]
+
+
+# --- attributes and items --------------------------------------------------------------------------------------------
+
+
+def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
+    """`array.T`, `array.shape` and such, and its methods."""
+    shape = shape_of(array)
+    match node.attr:
+        case "T":
+            return moved(env, np.transpose, [array], node)
+        case "shape":
+            return Record(tuple, map(number, shape))
+        case "ndim":
+            return number(len(shape))
+        case "size":
+            return number(int(np.prod(shape)))
+    if node.attr in _METHODS:
+        return Partial(Static(getattr(np, _METHODS[node.attr])), Arguments((array,)))
+    known = ", ".join(["T", "shape", "ndim", "size", *_METHODS])
+    env.fail(node, f"{describe(array)} has no {node.attr} in a kernel", f"one of {known}; or a function of NumPy's")
+
+
+def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) -> Value:
+    """`array[index]`, by integers, slices, None and `...` that are known when the kernel is compiled."""
+    problem = "an array can only be indexed by integers that are known when the kernel is compiled"
+    if not _is_known(index):
+        instead = "a for loop over the array, if/elif on the index, or the array as a parameter that is in whole="
+        env.fail(node.slice, problem, instead, KNOWN_INDEX)
+    key = env.known_object(index, node.slice, problem)
+    atoms = atoms_of(env, array, node)
+    try:
+        chosen = atoms[key]
+    except IndexError as error:
+        env.fail(node, f"this index does not fit {describe(array)}: {error}", "an index inside the array")
+    if isinstance(chosen, Atom):
+        return chosen
+    return array_of(np.asarray(chosen, object))
+
+
+def _is_known(index: Value) -> bool:
+    if isinstance(index, Record):
+        return index.python_type in (tuple, list) and all(map(_is_known, index))
+    return isinstance(index, Const | Static)
+
+
+def index_of(env: Environment, node: ast.expr, part: Callable[[ast.expr], Value]) -> Value:
+    """The value of an index that may have slices and `...`; `part` gives that of any other expression."""
+    if isinstance(node, ast.Tuple):
+        return Record(tuple, [index_of(env, item, part) for item in node.elts])
+    if isinstance(node, ast.Constant) and node.value is Ellipsis:
+        return Static(Ellipsis)
+    if not isinstance(node, ast.Slice):
+        return part(node)
+    problem = "the bounds of a slice must be integers that are known when the kernel is compiled"
+    bounds = [None if each is None else part(each) for each in (node.lower, node.upper, node.step)]
+    known = [None if each is None else env.known_object(each, node, problem) for each in bounds]
+    return Static(slice(*known))
+
+
+# --- linear algebra --------------------------------------------------------------------------------------------------
+
+
+def contracted(
+    env: Environment, left: Value, right: Value, times: Callable[..., Atom], plus: Callable[..., Atom], node: ast.AST
+) -> Value:
+    """`left @ right`: the sum of products over the last axis of one and the last but one of the other."""
+    a, b = (atoms_of(env, value, node) for value in (left, right))
+    for each in (a, b):
+        if each.ndim not in (1, 2):
+            kind = "a number" if not each.ndim else f"an array of shape {each.shape}"
+            env.fail(node, f"@ multiplies vectors and matrices, and this is {kind}", "* for numbers")
+    if a.shape[-1] != b.shape[0]:
+        env.fail(node, f"arrays of shapes {a.shape} and {b.shape} cannot be multiplied by @", "shapes that fit")
+    rows, columns = np.atleast_2d(a), b if b.ndim == 2 else b[:, None]
+    items: list[Atom] = []
+    for row in rows:
+        for column in columns.T:
+            total: Atom = Const(0, "int")
+            for at, (x, y) in enumerate(zip(row, column, strict=True)):
+                total = plus(total, times(x, y)) if at else times(x, y)
+            items.append(total)
+    return array_of(filled(a.shape[:-1] + b.shape[1:], items))
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def of_one_kind(env: Environment, atoms: Atoms, node: ast.AST) -> Atoms:
+    """The elements of an array, converted to the widest kind among them."""
+    order: list[Kind] = ["bool", "int", "float"]
+    kind: Kind = max((item.kind for item in atoms.flat), key=order.index, default="float")
+    return filled(atoms.shape, [env.convert(item, kind, node) for item in atoms.flat])

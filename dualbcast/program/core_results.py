@@ -1,0 +1,282 @@
+"""Results of functions whose arguments and outputs are vectors and matrices: arrays with core dimensions last.
+
+A kernel works on the elements of cores, each an array of its own. Their arrays come in; out go arrays that have the
+core dimensions as their last axes, which share the memory of the elements' where a kernel wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError
+from dualbcast.frontend.signatures import core_outputs
+from dualbcast.ir.nodes import Structure
+from dualbcast.program.outputs import Results, Shape
+from dualbcast.runtime.arguments import beside
+
+
+class CoreArgument(NamedTuple):
+    """An argument that results are in: its name, the shape of its core, and the positions of its elements."""
+
+    name: str
+    shape: Shape
+    positions: tuple[int, ...]
+
+
+def core_arguments(names: Sequence[str], positions: Sequence[int]) -> list[CoreArgument]:
+    """The arguments whose elements are at some positions of `names`; an element without the others is an argument."""
+    whole: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        whole.setdefault(name.partition("[")[0], []).append(at)
+    found: list[CoreArgument] = []
+    pending = list(positions)
+    while pending:
+        name = names[pending[0]]
+        own = whole[name.partition("[")[0]]
+        if "[" in name and pending[: len(own)] == own:
+            last = names[own[-1]].partition("[")[2].rstrip("]")
+            shape = tuple([int(each) + 1 for each in last.split(",")])
+            found.append(CoreArgument(name.partition("[")[0], shape, tuple(own)))
+        else:
+            found.append(CoreArgument(name, (), (pending[0],)))
+        del pending[: len(found[-1].positions)]
+    return found
+
+
+class _Run(NamedTuple):
+    """Elements of outputs, one after the other, whose derivatives in one element of an argument are one number."""
+
+    column: int
+    number: float
+    start: int
+    stop: int
+
+
+class CoreLayout:
+    """Where the results of a function with core dimensions are among the outputs of its kernel."""
+
+    def __init__(self, structure: Structure, names: Sequence[str], wrt: Sequence[int]) -> None:
+        self.structure, self.outputs = core_outputs(structure)
+        self.arguments = core_arguments(names, wrt)
+        # How products are run, as far as they have been asked for.
+        self.targets: dict[str, Any] = {}
+        self._constants: dict[tuple[int, int], list[_Run]] | None = None
+
+    def constants(self, results: Results) -> dict[tuple[int, int], list[_Run]]:
+        """By output and argument, what is the same number for all elements of the result, and no kernel writes."""
+        if self._constants is None:
+            owners = [at for at, each in enumerate(self.arguments) for _ in each.positions]
+            rows = [at for at, each in enumerate(self.outputs) for _ in range(each.size)]
+            found: dict[tuple[int, int], list[_Run]] = {}
+            for (column, row, _), number in results.matrix_places[1]:
+                runs = found.setdefault((rows[row], owners[column]), [])
+                last = runs[-1] if runs else None
+                if last is not None and last[:2] == (column, number) and last.stop == row:
+                    runs[-1] = last._replace(stop=row + 1)
+                else:
+                    runs.append(_Run(column, number, row, row + 1))
+            self._constants = found
+        return self._constants
+
+    def pack(self, parts: Sequence[Any], stack: Callable[[Sequence[Any]], Any]) -> Any:
+        """The structure that the function returns, of arrays of the outputs' elements."""
+        return self.structure.pack(
+            [stacked(parts[each.first :][: each.size], each.shape, stack) for each in self.outputs]
+        )
+
+    def split(self, given: Any, name: str) -> list[Any]:
+        """The elements of arrays for all outputs, given in the structure that the function returns."""
+        whole = self.structure.flatten(given, name) if self.structure.holds(given) else (given,)
+        if len(whole) != len(self.outputs):
+            raise ArgumentError(
+                f"{name} has {len(whole)} arrays; one is needed for each of {len(self.outputs)} outputs"
+            )
+        return [
+            part for array, each in zip(whole, self.outputs, strict=True) for part in parts_of(array, each.shape, name)
+        ]
+
+
+def stacked(parts: Sequence[Any], core: Shape, stack: Callable[[Sequence[Any]], Any]) -> Any:
+    """An array with core dimensions, from arrays of its elements; the only one itself where there is no core."""
+    if not core:
+        return parts[0]
+    whole = stack(parts)
+    return whole.reshape((*whole.shape[:-1], *core))
+
+
+def parts_of(array: Any, core: Shape, name: str) -> list[Any]:
+    """The views of an array that each have one element of its core."""
+    if not core:
+        return [array]
+    shape = tuple(np.shape(array))
+    if shape[len(shape) - len(core) :] != core or len(shape) < len(core):
+        raise ShapeError(f"{name} has shape {shape}, and its last axes must be {core}")
+    if not hasattr(array, "reshape"):
+        array = np.asarray(array)
+    return [array[(..., *index)] for index in np.ndindex(*core)]
+
+
+class CoreBlocks:
+    """How blocks with core dimensions are asked for; see `Index`."""
+
+    _order: int
+
+    def __init__(self, flat: Any, layout: CoreLayout, parts: Any = None) -> None:
+        # `flat` has a block for each element of outputs and arguments. Where a kernel wrote them to one array, `parts`
+        # is that, with an axis for elements of arguments, one for those of outputs, and then those of the result. What
+        # is one number everywhere is filled in when a block is asked for.
+        self._flat, self._layout, self.parts = flat, layout, parts
+        self._full: set[tuple[int, int]] = set()
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The names of the arguments in which the derivatives are taken."""
+        return tuple([each.name for each in self._layout.arguments])
+
+    @property
+    def shape(self) -> Shape:
+        """The shape before the core dimensions, which is the result's."""
+        shape: Shape = self._flat.shape
+        return shape
+
+    @property
+    def structure(self) -> Structure:
+        """The structure that the function returns."""
+        return self._layout.structure
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of the function."""
+        return len(self._layout.outputs)
+
+    def __getitem__(self, key: Any) -> Any:
+        order, keys = self._order, key if isinstance(key, tuple) else (key,)
+        if len(keys) not in (order, order + 1):
+            what = "[argument] or [output, argument]" if order == 1 else "two arguments, after an output or not"
+            raise BlockKeyError(f"a {type(self).__name__} is indexed by {what}, not {key!r}")
+        arguments = [self._argument(each) for each in keys[-order:]]
+        if len(keys) > order:
+            return self._block(self._output(keys[0]), *arguments)
+        return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
+
+    def _block(self, output: int, *arguments: int) -> Any:
+        own, within = self._layout.outputs[output], [self._layout.arguments[at] for at in arguments]
+        core = (*own.shape, *[length for each in within for length in each.shape])
+        if self.parts is not None:
+            if not self._fill(output, arguments[0]):
+                with beside(self._flat._stored):
+                    results = self._flat._results
+                    return results.everywhere(0.0, results.signature.result_dtype, (*self.shape, *core))
+            first = sum(len(each.positions) for each in self._layout.arguments[: arguments[0]])
+            part = self.parts[first : first + len(within[0].positions), own.first : own.first + own.size]
+            return part.transpose((*range(2, part.ndim), 1, 0)).reshape((*self.shape, *core))
+        flat = self._flat
+        parts = [
+            flat._block(at, *place) for at in range(own.first, own.first + own.size) for place in self._places(within)
+        ]
+        with beside(parts):
+            return stacked(parts, core, flat._results.stack)
+
+    def _fill(self, output: int, argument: int) -> bool:
+        """Fill in the numbers of a block that no kernel writes; False where the whole block is zero."""
+        runs = self._layout.constants(self._flat._results).get((output, argument), [])
+        size = self._layout.outputs[output].size * len(self._layout.arguments[argument].positions)
+        if {run.number for run in runs} == {0.0} and sum(run.stop - run.start for run in runs) == size:
+            return False
+        if (output, argument) not in self._full:
+            for run in runs:
+                self.parts[run.column, run.start : run.stop] = run.number
+            self._full.add((output, argument))
+        return True
+
+    def _places(self, within: Sequence[CoreArgument]) -> Iterator[tuple[int, ...]]:
+        if len(within) == 1:
+            yield from [(at,) for at in within[0].positions]
+            return
+        order = self._flat._results.positions
+        for one in within[0].positions:
+            for other in within[1].positions:
+                yield tuple(sorted((one, other), key=order.index))
+
+    def _argument(self, key: Any) -> int:
+        names = self.wrt
+        if isinstance(key, str) and key in names:
+            return names.index(key)
+        if isinstance(key, int | np.integer) and not isinstance(key, bool) and -len(names) <= key < len(names):
+            return int(key) % len(names)
+        raise BlockKeyError(f"this {type(self).__name__} is in ({', '.join(names)}), not in {key!r}")
+
+    def _output(self, key: Any) -> int:
+        labels = self.structure.labels()
+        if isinstance(key, str) and key and key in labels:
+            return labels.index(key)
+        if isinstance(key, int | np.integer) and not isinstance(key, bool) and -self.outputs <= key < self.outputs:
+            return int(key) % self.outputs
+        raise BlockKeyError(f"there is no output {key!r}; the function has {self.outputs}")
+
+    def __repr__(self) -> str:
+        counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
+        shapes = ", ".join(f"{each.name}{each.shape or ''}" for each in self._layout.arguments)
+        return f"<{type(self).__name__} of {counted} in ({shapes}), shape {self.shape}>"
+
+
+class CoreJacobian(CoreBlocks, Mapping[str, Any]):
+    """∂output/∂argument of a function with core dimensions: a mapping from arguments to blocks.
+
+    The block of an output with core dimensions o and an argument with core dimensions i has shape `(*shape, *o, *i)`.
+    It is indexed as a `Jacobian` is. Blocks are views of one array in which each element of a block is contiguous, so
+    their core axes come first in memory.
+    """
+
+    _order = 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.wrt)
+
+    def __len__(self) -> int:
+        return len(self.wrt)
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The arrays that the kernel has written, in its order."""
+        return tuple(self._flat._stored)
+
+    def matrix(self) -> Any:
+        """All blocks as one matrix: its rows are the elements of the outputs, core by core; its columns those of the
+        arguments. See `Jacobian.matrix`."""
+        if self.parts is None or not self.parts.flags.c_contiguous or not self.parts.size:
+            return self._flat.matrix()
+        for run in [run for runs in self._layout.constants(self._flat._results).values() for run in runs]:
+            self.parts[run.column, run.start : run.stop] = run.number
+        return self.parts.reshape(len(self.parts), -1).T
+
+    def pushforward(self, *tangents: Any) -> Any:
+        """The tangents of the outputs for tangents of the arguments in `wrt`, which have the arguments' cores."""
+        if len(tangents) != len(self.wrt):
+            raise ArgumentError(f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}")
+        pairs = zip(tangents, self._layout.arguments, strict=True)
+        parts = [
+            part for tangent, each in pairs for part in parts_of(tangent, each.shape, f"the tangent of {each.name}")
+        ]
+        return self._layout.pack(self._flat.pushforward(*parts), self._flat._results.stack)
+
+    def pullback(self, *cotangents: Any) -> tuple[Any, ...]:
+        """The cotangents of the arguments in `wrt`, of their shapes, for cotangents of the outputs."""
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        found = iter(self._flat.pullback(*self._layout.split(given, "the cotangent")))
+        stack = self._flat._results.stack
+        return tuple(
+            [stacked([next(found) for _ in each.positions], each.shape, stack) for each in self._layout.arguments]
+        )
+
+
+class CoreHessian(CoreBlocks):
+    """∂²output/∂argument∂argument of a function with core dimensions.
+
+    `H["x", "y"]` has shape `(*shape, *o, *i, *j)` for an output with core dimensions o, and x and y with i and j.
+    """
+
+    _order = 2

@@ -1,0 +1,345 @@
+"""Signatures of core dimensions: shapes, layouts and dtypes of arrays, captured arrays, products, and errors."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualbcast import ArgumentError, BlockKeyError, ShapeError, differentiable_broadcast, graph
+
+
+@differentiable_broadcast(signature="(3),(3,2),()->(2),()")
+def both(v, M, s):  # noqa: N803
+    return s * (v @ M), np.sin(v[0]) * s
+
+
+def reference(v: Any, M: Any, s: Any) -> tuple[Any, Any]:  # noqa: N803
+    """`both` by NumPy."""
+    v, M, s = spread(v, M, s)  # noqa: N806
+    return s[..., None] * np.einsum("...i,...ij->...j", v, M), np.sin(v[..., 0]) * s
+
+
+def spread(v: Any, M: Any, s: Any) -> tuple[Any, Any, Any]:  # noqa: N803
+    """The arguments in float64, with the axes before the cores broadcast."""
+    shape = np.broadcast_shapes(v.shape[:-1], M.shape[:-2], np.shape(s))
+    given = np.broadcast_to(v, (*shape, 3)), np.broadcast_to(M, (*shape, 3, 2)), np.broadcast_to(s, shape)
+    return given[0].astype(float), given[1].astype(float), given[2].astype(float)
+
+
+def jacobians(v: Any, M: Any, s: Any) -> dict[tuple[int, str], Any]:  # noqa: N803
+    """The blocks of its Jacobian by NumPy, of the shape before the cores."""
+    v, M, s = spread(v, M, s)  # noqa: N806
+    shape, zero = s.shape, np.zeros(s.shape)
+    return {
+        (0, "v"): s[..., None, None] * np.swapaxes(M, -1, -2),
+        (0, "M"): s[..., None, None, None] * np.einsum("...i,jk->...jik", v, np.eye(2)),
+        (0, "s"): np.einsum("...i,...ij->...j", v, M),
+        (1, "v"): np.stack([np.cos(v[..., 0]) * s, zero, zero], axis=-1),
+        (1, "M"): np.zeros((*shape, 3, 2)),
+        (1, "s"): np.sin(v[..., 0]),
+    }
+
+
+# --- shapes and layouts ----------------------------------------------------------------------------------------------
+
+LENGTHS = st.sampled_from([0, 1, 2, 3, 7, 70])
+
+
+def laid(array: Any, way: str) -> Any:
+    """The same numbers, laid out otherwise in memory."""
+    if not array.ndim:
+        return array
+    match way:
+        case "F":
+            return np.asfortranarray(array)
+        case "columns":  # each element of a core is contiguous
+            return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, -1, 0)), 0, -1)
+        case "backwards":
+            return np.ascontiguousarray(array[(slice(None, None, -1),) * array.ndim])[
+                (slice(None, None, -1),) * array.ndim
+            ]
+        case "strided":
+            wide = np.zeros([2 * length for length in array.shape], array.dtype)
+            wide[tuple([slice(None, None, 2)] * array.ndim)] = array
+            return wide[tuple([slice(None, None, 2)] * array.ndim)]
+        case "unaligned":
+            memory = np.zeros(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+            memory[...] = array
+            return memory
+        case "read-only":
+            array = array.copy()
+            array.flags.writeable = False
+    return array
+
+
+@st.composite
+def arguments(draw: Any) -> list[Any]:
+    whole = tuple(draw(st.lists(LENGTHS, max_size=3)))
+    random = np.random.default_rng(draw(st.integers(0, 9)))
+    given = []
+    for core in ((3,), (3, 2), ()):
+        rest = whole[draw(st.integers(0, len(whole))) :]
+        rest = tuple(1 if draw(st.booleans()) else length for length in rest)
+        array = random.standard_normal((*rest, *core)).astype(draw(st.sampled_from(["float64", "float32"])))
+        given.append(
+            laid(array, draw(st.sampled_from(["C", "F", "columns", "backwards", "strided", "unaligned", "read-only"])))
+        )
+    return given
+
+
+@settings(max_examples=60, deadline=None)
+@given(arguments())
+def test_any_shapes_and_layouts(given: list[Any]):
+    value, jacobian = both.value_and_jacobian(*given)
+    dtype = np.result_type(*given)
+    close = {"rtol": 1e-12, "atol": 1e-12} if dtype == np.float64 else {"rtol": 3e-6, "atol": 3e-6}
+    for found, again, wanted in zip(value, both(*given), reference(*given), strict=True):
+        assert found.shape == again.shape == wanted.shape
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, wanted, **close)
+        np.testing.assert_allclose(again, wanted, **close)
+    for (output, name), wanted in jacobians(*given).items():
+        block = jacobian[output, name]
+        assert block.shape == wanted.shape
+        np.testing.assert_allclose(block, wanted, **close)
+    v_tangents = [np.ones_like(each) for each in given]
+    _, tangents = both.jvp(given, v_tangents)
+    cotangents = [np.ones(each.shape, dtype) for each in value]
+    pulled = both.vjp(*given)[1](*cotangents)
+    for each, found in zip(given, pulled, strict=True):
+        assert found.shape == each.shape
+        assert found.dtype == each.dtype
+    # ⟨cotangent, J tangent⟩ = ⟨Jᵀ cotangent, tangent⟩, whatever was broadcast
+    left = sum(float(np.sum(each, dtype=float)) for each in tangents)
+    right = sum(float(np.sum(each, dtype=float)) for each in pulled)
+    assert left == pytest.approx(right, rel=1e-4 if dtype == np.float32 else 1e-9, abs=1e-3)
+
+
+def test_inputs_are_read_where_they_lie():
+    """Arrays of structures and of columns are read without a copy: the kernel is given their addresses."""
+    v, s = np.zeros((5, 3)), np.ones(5)
+    for array in (v, np.asfortranarray(v)):
+        form, values = both._dispatch.binder.bind((array, np.zeros((3, 2)), s), {}, None)
+        assert form.names[:3] == ("v[0]", "v[1]", "v[2]")
+        assert all(np.shares_memory(value, array) for value in values[:3])
+
+
+def test_single_results_are_scalars():
+    product, sine = both(np.ones(3), np.ones((3, 2)), 2.0)
+    assert isinstance(product, np.ndarray)
+    assert product.shape == (2,)
+    assert isinstance(sine, np.float64)
+
+
+def test_lists_are_arrays():
+    product, _ = both([1.0, 2.0, 3.0], [[1.0, 0.0]] * 3, 2)
+    np.testing.assert_allclose(product, [12.0, 0.0])
+
+
+def test_dtypes():
+    dot = differentiable_broadcast(signature="(n),(n)->(),(n),()")(lambda a, b: (a @ b, a > b, 1))
+    integers = np.arange(6).reshape(2, 3)
+    total, flags, one = dot(integers, integers[::-1])
+    assert (total.dtype, flags.dtype, one.dtype) == (np.int64, np.bool_, np.int64)
+    np.testing.assert_array_equal(total, [14, 14])
+    np.testing.assert_array_equal(flags, integers > integers[::-1])
+    half = dot(np.ones((2, 3), np.float16), np.ones(3, np.float16))[0]
+    assert half.dtype == np.float16
+
+
+def test_blocks_are_views_of_one_array():
+    value, jacobian = both.value_and_jacobian(np.ones((4, 3)), np.ones((3, 2)), 1.0)
+    assert np.shares_memory(jacobian[0, "v"], jacobian.matrix())
+    assert jacobian.matrix().shape == (3 * 4, 10)
+    # The rows are the elements of the first output, core by core, and then those of the next.
+    np.testing.assert_array_equal(jacobian.matrix()[:4, 0], jacobian[0, "v"][:, 0, 0])
+    np.testing.assert_array_equal(jacobian.matrix()[4:8, 1], jacobian[0, "v"][:, 1, 1])
+    assert repr(jacobian) == "<CoreJacobian of 2 outputs in (v(3,), M(3, 2), s), shape (4,)>"
+    assert list(jacobian) == ["v", "M", "s"]
+    assert [np.shape(each) for each in jacobian["M"]] == [(4, 2, 3, 2), (4, 3, 2)]
+    np.testing.assert_array_equal(jacobian[-1, 2], jacobian[1, "s"])
+    tangents = np.ones((4, 3)), np.zeros((3, 2)), 0.0
+    pushed = jacobian.pushforward(*tangents)
+    np.testing.assert_allclose(pushed[0], np.full((4, 2), 3.0))
+    np.testing.assert_allclose(jacobian.pullback(*value)[2], [12 * 2 * 3.0 + 4 * math.sin(1) ** 2])
+    with pytest.raises(BlockKeyError, match=r"is in \(v, M, s\), not in 'w'"):
+        jacobian["w"]
+
+
+def test_wrt():
+    given = np.ones((4, 3)), np.ones((3, 2)), 1.0
+    jacobian = both.jacobian(*given, wrt=("s", "v"))
+    assert jacobian.wrt == ("s", "v")
+    assert jacobian[0, "v"].shape == (4, 2, 3)
+    one = both.jacobian(*given, wrt="v[1]")
+    np.testing.assert_array_equal(one[0, "v[1]"], jacobian[0, "v"][..., 1])
+    np.testing.assert_array_equal(both.partial("v[1]")(*given)[0], jacobian[0, "v"][..., 1])
+    with pytest.raises(ArgumentError, match="wrt='w' is no argument"):
+        both.jacobian(*given, wrt="w")
+
+
+def test_out():
+    given = np.ones((4, 3)), np.ones((3, 2)), np.arange(4.0)
+    wanted = both(*given)
+    out = np.zeros((4, 2)), np.zeros(4)
+    returned = both(*given, out=out)
+    assert all(found is each for found, each in zip(returned, out, strict=True))
+    for found, each in zip(out, wanted, strict=True):
+        np.testing.assert_array_equal(found, each)
+    double = differentiable_broadcast(signature="(n)->(n)")(lambda v: v[::-1] * 2)
+    v = np.arange(12.0).reshape(4, 3)
+    expected = v[:, ::-1] * 2
+    np.testing.assert_array_equal(double(v, out=v), expected)  # over its own argument
+    with pytest.raises(ShapeError, match=r"out= has shape \(4, 3\), and its last axes must be \(2,\)"):
+        both(*given, out=(np.zeros((4, 3)), np.zeros(4)))
+
+
+# --- captured arrays, options, methods -------------------------------------------------------------------------------
+
+WEIGHTS = np.array([1.0, 2.0, 3.0])
+
+
+@differentiable_broadcast(signature="()->()")
+def polynomial(x):
+    return sum(WEIGHTS[at] * x**at for at in range(len(WEIGHTS)))
+
+
+@differentiable_broadcast
+def of_elements(x):
+    return WEIGHTS[0] + WEIGHTS[-1] * x
+
+
+def test_captured_arrays_are_arrays(monkeypatch: pytest.MonkeyPatch):
+    x = np.linspace(0.0, 1.0, 4)
+    np.testing.assert_allclose(polynomial(x), 1 + 2 * x + 3 * x**2)
+    block = polynomial.jacobian(x, wrt="WEIGHTS")["WEIGHTS"]
+    np.testing.assert_allclose(block, np.stack([x**0, x, x**2], axis=-1))
+    monkeypatch.setitem(globals(), "WEIGHTS", np.array([5.0, 1.0]))  # of another length
+    np.testing.assert_allclose(polynomial(x), 5 + x)
+    monkeypatch.setitem(globals(), "WEIGHTS", np.array([0.0, 1.0]))
+    np.testing.assert_allclose(polynomial(x), x)
+
+
+def test_elements_of_captured_arrays_without_a_signature():
+    x = np.linspace(0.0, 1.0, 4)
+    value, jacobian = of_elements.value_and_jacobian(x, wrt="WEIGHTS")
+    np.testing.assert_allclose(value, 1 + 3 * x)
+    assert jacobian.wrt == ("WEIGHTS[0]", "WEIGHTS[1]", "WEIGHTS[2]")
+    np.testing.assert_allclose(np.asarray(jacobian), np.stack([x**0, 0 * x, x], axis=-1))
+
+
+class Rotor:
+    def __init__(self) -> None:
+        self.axis = np.array([0.0, 0.0, 1.0])
+
+    @differentiable_broadcast(signature="(3)->(3)")
+    def velocity(self, r):
+        return np.cross(self.axis, r)
+
+
+def test_methods_static_parameters_and_spread_arguments():
+    np.testing.assert_array_equal(Rotor().velocity(np.array([1.0, 0.0, 0.0])), [0.0, 1.0, 0.0])
+
+    @differentiable_broadcast(signature="(n),()->()", static="power")
+    def moment(v, scale, power=2):
+        return np.sum(v**power) * scale
+
+    assert moment(np.array([1.0, 2.0]), 1.0) == 5.0
+    assert moment(np.array([1.0, 2.0]), scale=2.0, power=3) == 18.0
+
+    @differentiable_broadcast(signature="(2),(2),(2)->(2)")
+    def total(*vectors):
+        return sum([v[0] for v in vectors]), vectors[-1][1]
+
+    v = np.arange(8.0).reshape(4, 2)
+    np.testing.assert_array_equal(total(v, v, v), np.stack([3 * v[:, 0], v[:, 1]], axis=-1))
+    with pytest.raises(ArgumentError, match="is for 3 arguments"):
+        total(v, v)
+
+
+def test_it_can_be_pickled_and_decorated_again():
+    again = pickle.loads(pickle.dumps(polynomial))
+    assert again(2.0) == polynomial(2.0)
+    made = differentiable_broadcast.from_source("lambda v: v[0] * v[1]", signature="(2)->()")
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(made))(np.array([2.0, 3.0])), 6.0)
+
+
+def test_limited_iterations_still_give_cores():
+    @differentiable_broadcast(signature="(2)->(2)", max_iterations=50)
+    def halved(v):
+        while np.max(v) > 1.0:
+            v = v / 2.0
+        return v
+
+    value, jacobian = halved.value_and_jacobian(np.array([[3.0, 1.0], [0.5, 8.0]]))
+    np.testing.assert_array_equal(value, [[0.75, 0.25], [0.0625, 1.0]])
+    np.testing.assert_array_equal(jacobian["v"], np.array([0.25, 0.125])[:, None, None] * np.eye(2))
+
+
+def test_sums():
+    @differentiable_broadcast(signature="(2),()->()")
+    def line(p, x):
+        return p[0] + p[1] * x * x * p[1]
+
+    x = np.linspace(0.0, 1.0, 11)
+    total = line.sum(np.array([1.0, 2.0]), x, wrt="p", order=2)
+    assert total.value == pytest.approx(11 + 4 * np.sum(x * x))
+    np.testing.assert_allclose(total.gradient["p"], [11.0, 4 * np.sum(x * x)])
+    np.testing.assert_allclose(total.hessian["p", "p"], [[0.0, 0.0], [0.0, 2 * np.sum(x * x)]])
+    rotated = differentiable_broadcast(signature="(2),()->(2)")(lambda v, s: v[::-1] * s)
+    np.testing.assert_allclose(rotated.sum(np.array([1.0, 2.0]), x), [2 * x.sum(), x.sum()])
+
+
+def test_products_with_hessians():
+    @differentiable_broadcast(signature="(2)->()")
+    def energy(v):
+        return v[0] ** 2 * v[1]
+
+    v = np.array([[1.0, 2.0], [3.0, 4.0]])
+    product = energy.hvp((v,), (np.array([1.0, 0.0]),))["v"]
+    np.testing.assert_allclose(product, np.stack([2 * v[:, 1], 2 * v[:, 0]], axis=-1))
+    value, jacobian, hessian = energy.value_jacobian_and_hessian(v)
+    np.testing.assert_allclose(value, [2.0, 36.0])
+    np.testing.assert_allclose(jacobian["v"], [[4.0, 1.0], [24.0, 9.0]])
+    np.testing.assert_allclose(hessian["v", "v"][0], [[4.0, 2.0], [2.0, 0.0]])
+
+
+def test_variables_of_the_graph():
+    given = [np.random.default_rng(1).standard_normal(shape) for shape in ((4, 3), (3, 2))]
+
+    def loss(v: Any, M: Any) -> Any:  # noqa: N803
+        product, sine = both(v, M, 2.0)
+        return (product**2).sum() + sine.sum()
+
+    gradients = graph.vjp(loss, *given)[1](1.0)
+    product = reference(*given, 2.0)[0]
+    wanted_v = 4 * product @ given[1].T
+    wanted_v[:, 0] += 2 * np.cos(given[0][:, 0])
+    np.testing.assert_allclose(gradients[0], wanted_v, rtol=1e-12)
+    np.testing.assert_allclose(gradients[1], 4 * given[0].T @ product, rtol=1e-12)
+
+
+def test_tensors():
+    torch = pytest.importorskip("torch")
+    v, M = torch.randn(4, 3, dtype=torch.float64, requires_grad=True), torch.randn(3, 2, dtype=torch.float64)  # noqa: N806
+    product, sine = both(v, M, 2.0)
+    assert product.shape == (4, 2)
+    (product.sum() + sine.sum()).backward()
+    wanted = 2 * M.sum(1).repeat(4, 1)
+    wanted[:, 0] += 2 * torch.cos(v[:, 0].detach())
+    np.testing.assert_allclose(v.grad, wanted, rtol=1e-12)
+    assert both.jacobian(v.detach(), M, 2.0)[0, "v"].shape == (4, 2, 3)
+
+
+def test_arrays_of_jax():
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    v, M = jax.numpy.arange(12.0).reshape(4, 3), jax.numpy.ones((3, 2))  # noqa: N806
+    compiled = jax.jit(lambda v, M: both(v, M, 2.0)[0].sum())  # noqa: N803
+    np.testing.assert_allclose(jax.grad(compiled)(v, M), np.full((4, 3), 4.0))

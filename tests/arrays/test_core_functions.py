@@ -1,0 +1,157 @@
+"""Functions with core dimensions that call others, and the errors of signatures, shapes and functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualbcast import (
+    ArgumentError,
+    CompileError,
+    FailedAssertion,
+    NonFiniteError,
+    ShapeError,
+    differentiable_broadcast,
+)
+
+
+@differentiable_broadcast(signature="(3),(3,2),()->(2),()")
+def both(v, M, s):  # noqa: N803
+    return s * (v @ M), np.sin(v[0]) * s
+
+
+# --- functions that call others ---------------------------------------------------------------------------------------
+
+
+@differentiable_broadcast
+def softened(x, width):
+    return x * x / (x + width) if x > 0 else 0.0
+
+
+@differentiable_broadcast(signature="(n),(n)->(),(n)")
+def length_and_direction(v, w):
+    length = np.linalg.norm(v - w)
+    return length, (v - w) / length
+
+
+@differentiable_broadcast(signature="(2,3),(3)->(2,3),(2,3),(2)")
+def of_rows(points, origin):
+    lengths, directions = length_and_direction(points, origin)
+    return softened(points, 0.5), directions, lengths
+
+
+def test_a_decorated_function_broadcasts_in_a_function_of_arrays_too():
+    random = np.random.default_rng(4)
+    points, origin = random.standard_normal((5, 2, 3)), random.standard_normal((5, 3))
+    (soft, directions, lengths), jacobian = of_rows.value_and_jacobian(points, origin)
+    np.testing.assert_allclose(soft, softened(points, 0.5))
+    away = points - origin[:, None]
+    np.testing.assert_allclose(lengths, np.linalg.norm(away, axis=-1))
+    np.testing.assert_allclose(directions, away / lengths[..., None])
+    np.testing.assert_allclose(jacobian[2, "origin"], -directions, rtol=1e-12)
+
+
+def test_a_called_function_with_cores_of_other_shapes():
+    wrong = differentiable_broadcast(signature="(2,3),(2)->(2)")(lambda p, q: length_and_direction(p, q)[0])
+    with pytest.raises(CompileError, match=r"an array of shape \(2,\) is given here for \(n\)"):
+        wrong(np.ones((2, 3)), np.ones(2))
+
+
+def test_checks_assertions_and_traces_name_elements():
+    @differentiable_broadcast(signature="(3)->(3)")
+    def unit(v):
+        assert v[0] >= 0, "to the left"
+        return v / np.linalg.norm(v)
+
+    with pytest.raises(NonFiniteError, match=r"(?s)for the element at index \(1,\).*v\[2\] = 0"):
+        unit(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), check="nan")
+    with pytest.raises(FailedAssertion, match="to the left"):
+        unit(np.array([-1.0, 0.0, 0.0]))
+    assert "return[2]" in str(unit.trace(np.array([3.0, 0.0, 4.0])))
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+NOT_SIGNATURES = ["(3)", "(3)->", "3->()", "(3),,(2)->()", "(3)->()()", "(3)(2)->()", "(a b)->()", "(3?)->()", 3]
+
+
+@pytest.mark.parametrize("signature", NOT_SIGNATURES)
+def test_what_is_no_signature(signature: Any):
+    with pytest.raises(ArgumentError, match="write it as NumPy does"):
+        differentiable_broadcast(signature=signature)(lambda v: v[0])
+
+
+def test_a_signature_for_other_arguments():
+    with pytest.raises(ArgumentError, match=r"is for 2 arguments, and this call of <lambda>\(v\) has 1"):
+        differentiable_broadcast(signature="(),()->()")(lambda v: v)(1.0)
+
+
+MISFITS = [
+    ((2, 3), (4, 3, 2), r"axes before the cores do not broadcast together: v \(2, 3\) with core \(3,\)"),
+    (
+        (4,),
+        (3, 2),
+        r"v is \(3\) in signature='\(3\),\(3,2\),\(\)->\(2\),\(\)', and has shape \(4,\): the signature says 3",
+    ),
+    ((3,), (2,), r"M is \(3,2\) .* and has shape \(2,\): its last axes are its core"),
+    ((), (3, 2), r"v is \(3\) .* has shape \(\)"),
+]
+
+
+@pytest.mark.parametrize(("v", "M", "message"), MISFITS)
+def test_arrays_of_other_shapes(v: Any, M: Any, message: str):  # noqa: N803
+    with pytest.raises(ShapeError, match=message):
+        both(np.zeros(v), np.zeros(M), 1.0)
+
+
+def test_lengths_that_disagree():
+    dot = differentiable_broadcast(signature="(n),(n)->()")(lambda a, b: a @ b)
+    with pytest.raises(ShapeError, match=r"b is \(n\) .* has shape \(4,\): a has n = 3, and here it is 4"):
+        dot(np.zeros(3), np.zeros(4))
+    with pytest.raises(ArgumentError, match="a has core dimensions, and is a float"):
+        dot(1.0, np.zeros(4))
+
+
+def test_complex_numbers_are_refused():
+    norm = differentiable_broadcast(signature="(n),()->()")(lambda v, s: np.sum(v) * s)
+    for v, s in ((np.ones(3) * 1j, 1.0), (np.ones(3), 1j)):
+        with pytest.raises(ArgumentError, match="is complex, which functions with a signature do not take"):
+            norm(v, s)
+
+
+WRONG_FUNCTIONS = [
+    ("(2)->(3)", lambda v: v, "has shape (2,), and by the signature it has shape (3,)"),
+    ("(2)->()", lambda v: v, "has shape (2,), and by the signature it is a number"),
+    ("(2)->(2)", lambda v: v[0], "is a number, and by the signature it has shape (2,)"),
+    ("(2)->(),()", lambda v: v[0], "has 2 outputs, and this returns a number"),
+    ("(2)->()", lambda v: v[2], "does not fit an array of shape (2,)"),
+    ("(2)->()", lambda v: 1.0 if v > 0 else 0.0, "is neither true nor false"),
+    ("(2)->()", lambda v: v[int(v[0])], "known when the kernel is compiled"),
+    ("(2),(3)->(2)", lambda v, w: v + w, "shapes (2,) and (3,) do not broadcast"),
+    ("(2),(3)->()", lambda v, w: v @ w, "cannot be multiplied by @"),
+    ("(2)->()", lambda v: math.sin(v), "a number is needed here, and this is an array of shape (2,)"),
+    ("(2)->()", lambda v: v.norm, "has no norm in a kernel"),
+    ("(2),(2)->()", lambda v, w: 1.0 if v == w else 0.0, "is neither true nor false"),
+]
+
+
+@pytest.mark.parametrize(("signature", "function", "message"), WRONG_FUNCTIONS)
+def test_functions_that_do_not_fit(signature: str, function: Any, message: str):
+    shapes = [int(each) for each in signature.split("->")[0] if each.isdigit()]
+    with pytest.raises(CompileError) as caught:
+        differentiable_broadcast(signature=signature)(function)(*[np.ones(length) for length in shapes])
+    assert message in str(caught.value)
+    assert caught.value.filename == __file__
+
+
+def test_an_index_without_a_signature_says_what_to_write():
+    with pytest.raises(
+        CompileError,
+        match=r"""Write instead: whole="p" in the decorator, or signature="\(n\)->\(\)" for vectors""",
+    ):
+        differentiable_broadcast(lambda p, x: p[0] * x)(np.ones(3), 2.0)
+    with pytest.raises(CompileError, match="Write instead: a tuple; or a signature"):
+        differentiable_broadcast(lambda p, x: np.array([p, x]))(np.ones(3), 2.0)

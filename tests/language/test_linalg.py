@@ -1,0 +1,287 @@
+"""Linear algebra of small matrices: the edges of its formulas, against mpmath, NumPy and known derivatives."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations, product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from dualbcast import differentiable_broadcast, linalg
+
+
+@differentiable_broadcast(signature="(n,n)->(n)")
+def eigenvalues(a):
+    return linalg.eigvalsh(a)
+
+
+@differentiable_broadcast(signature="(n,n)->(n),(n,n)")
+def system(a):
+    return linalg.eigh(a)
+
+
+@differentiable_broadcast(signature="(n)->()")
+def norm(v):
+    return np.linalg.norm(v)
+
+
+@differentiable_broadcast(signature="(n,n),(n)->(n)")
+def solved(a, b):
+    return np.linalg.solve(a, b)
+
+
+@differentiable_broadcast(signature="(n,n)->()")
+def determinant(a):
+    return np.linalg.det(a)
+
+
+@differentiable_broadcast(signature="(n,n)->(n,n)")
+def inverse(a):
+    return np.linalg.inv(a)
+
+
+def turned(values: Any, seed: int) -> Any:
+    """Symmetric matrices with these eigenvalues, and their eigenvectors, the columns."""
+    random = np.random.default_rng(seed)
+    vectors = np.linalg.qr(random.standard_normal((len(values), len(values))))[0]
+    return vectors @ np.diag(values) @ vectors.T, vectors
+
+
+def lower(slope: Any) -> Any:
+    """The derivative in the lower triangle, which is read for both, of one in a symmetric matrix."""
+    return np.tril(slope + np.swapaxes(slope, -1, -2)) - slope * np.eye(slope.shape[-1])
+
+
+# --- eigenvalues -----------------------------------------------------------------------------------------------------
+
+SPECTRA = [
+    (1.0, 2.0),
+    (1.0, 1.0 + 1e-9),
+    (-1.0, 2.0, 7.0),
+    (1.0, 1.0 + 1e-7, 2.0),
+    (1.0, 1.0 + 1e-12, 1.0 + 2e-12),
+    (1e-8, 1.0, 1e8),
+    (-3e150, 1.0, 3e150),
+    (0.0, 0.0, 5.0),
+]
+
+
+@pytest.mark.parametrize("values", SPECTRA)
+def test_eigenvalues_are_as_exact_as_numpys(values: tuple[float, ...]):
+    for seed in range(5):
+        matrix, _ = turned(values, seed)
+        found = eigenvalues(matrix)
+        with mpmath.workdps(60):
+            symmetric = np.tril(matrix) + np.tril(matrix, -1).T
+            exact = sorted(float(each) for each in mpmath.eigsy(mpmath.matrix(symmetric.tolist()), eigvals_only=True))
+        assert np.max(np.abs(found - exact)) <= 16 * np.finfo(float).eps * np.max(np.abs(exact))
+
+
+@pytest.mark.parametrize("values", [spectrum for spectrum in SPECTRA if np.min(np.diff(spectrum)) > 0])
+def test_derivatives_of_close_eigenvalues_lose_no_digits(values: tuple[float, ...]):
+    """That of an eigenvalue is v vᵀ, with the vector of the matrix as it is in floating point."""
+    matrix, _ = turned(values, 3)
+    symmetric = np.tril(matrix) + np.tril(matrix, -1).T
+    with mpmath.workdps(60):
+        exact, vectors = mpmath.eigsy(mpmath.matrix(symmetric.tolist()))
+        order = sorted(range(len(values)), key=lambda at: exact[at])
+        columns = np.array([[float(vectors[i, at]) for i in range(len(values))] for at in order])
+    gap, size = np.min(np.diff(values)), np.max(np.abs(values))
+    slope = eigenvalues.jacobian(matrix)["a"]
+    wanted = lower(np.einsum("ki,kj->kij", columns, columns))
+    # Roundings of the matrix turn its vectors by their size over the gap, in any algorithm.
+    assert np.max(np.abs(slope - wanted)) <= 64 * np.finfo(float).eps * max(1.0, size / gap)
+    np.testing.assert_allclose(slope.sum(0), np.eye(len(values)), atol=1e-14)  # the trace's
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_equal_eigenvalues(size: int):
+    """Each derivative is finite, and their sum is right; vectors have none, and say so."""
+    for matrix in (np.eye(size), np.zeros((size, size)), np.diag([1.0] * (size - 1) + [4.0])):
+        slope = eigenvalues.jacobian(matrix)["a"]
+        assert np.all(np.isfinite(slope))
+        np.testing.assert_allclose(slope.sum(0), np.eye(size), atol=1e-15)
+        np.testing.assert_allclose(np.trace(slope, axis1=-2, axis2=-1), np.ones(size), atol=1e-15)
+    (values, vectors), jacobian = system.value_and_jacobian(np.eye(size))
+    np.testing.assert_array_equal(values, np.ones(size))
+    np.testing.assert_array_equal(vectors @ vectors.T, np.eye(size))
+    assert np.all(np.isfinite(jacobian[0, "a"]))
+    assert np.any(np.isnan(jacobian[1, "a"]))
+
+
+def test_systems_turn_the_matrix_to_its_diagonal():
+    random = np.random.default_rng(0)
+    for size in (2, 3, 4):
+        a = random.standard_normal((50, size, size))
+        a = a + np.swapaxes(a, -1, -2)
+        values, vectors = system(a)
+        assert np.all(np.diff(values) >= 0)
+        np.testing.assert_allclose(vectors @ (values[..., None] * np.swapaxes(vectors, -1, -2)), a, atol=1e-13)
+        np.testing.assert_allclose(
+            np.swapaxes(vectors, -1, -2) @ vectors, np.tile(np.eye(size), (50, 1, 1)), atol=1e-14
+        )
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(a), atol=1e-13)
+
+
+def test_third_derivatives_of_eigenvalues():
+    """Along a line through a diagonal matrix, against the series of perturbation theory."""
+
+    @differentiable_broadcast(signature="()->(2)")
+    def along(t):
+        return linalg.eigvalsh(((1.0, t), (t, 2.0 + t)))
+
+    third = along.partial("t").partial("t").partial("t")(0.1)
+    with mpmath.workdps(40):
+        root = [lambda t, s=sign: (3 + t + s * mpmath.sqrt((1 + t) ** 2 + 4 * t * t)) / 2 for sign in (-1, 1)]
+        wanted = [float(mpmath.diff(each, mpmath.mpf("0.1"), 3)) for each in root]
+    np.testing.assert_allclose(third, wanted, rtol=1e-12)
+
+
+def test_high_derivatives_of_eigenvalues_and_vectors():
+    """The fifth of an eigenvalue, and the third of the direction of a vector."""
+
+    @differentiable_broadcast
+    def value(t):
+        return linalg.eigvalsh(((1.0, t), (t, 2.0)))[1]
+
+    @differentiable_broadcast
+    def slope(t):
+        vectors = linalg.eigh(((1.0, t), (t, 2.0)))[1]
+        return vectors[1, 1] / vectors[0, 1]
+
+    fifth, third = value, slope
+    for _ in range(5):
+        fifth = fifth.partial("t")
+    for _ in range(3):
+        third = third.partial("t")
+    with mpmath.workdps(60):
+        at = mpmath.mpf("0.3")
+        exact = mpmath.diff(lambda t: (3 + mpmath.sqrt(1 + 4 * t * t)) / 2, at, 5)
+        exact_slope = mpmath.diff(lambda t: (1 + mpmath.sqrt(1 + 4 * t * t)) / (2 * t), at, 3)
+    assert fifth(0.3) == pytest.approx(float(exact), rel=1e-11)
+    assert third(0.3) == pytest.approx(float(exact_slope), rel=1e-11)
+
+
+# --- norms, determinants and systems of equations --------------------------------------------------------------------
+
+
+def test_the_norm_at_zero():
+    value, jacobian = norm.value_and_jacobian(np.zeros((2, 3)))
+    np.testing.assert_array_equal(value, [0.0, 0.0])
+    np.testing.assert_array_equal(jacobian["v"], np.zeros((2, 3)))
+    assert np.isnan(norm(np.array([np.nan, 1.0])))
+    np.testing.assert_allclose(norm.jacobian(np.array([3.0, 4.0]))["v"], [0.6, 0.8], rtol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_determinants_by_permutations(size: int):
+    a = np.random.default_rng(size).standard_normal((20, size, size))
+    wanted = np.zeros(20)
+    for order in permutations(range(size)):
+        sign = np.linalg.det(np.eye(size)[list(order)])
+        wanted += sign * np.prod(a[:, range(size), list(order)], axis=1)
+    value, jacobian = determinant.value_and_jacobian(a)
+    np.testing.assert_allclose(value, wanted, rtol=1e-11, atol=1e-12)
+    inverses = np.linalg.inv(a)
+    np.testing.assert_allclose(
+        jacobian["a"], wanted[:, None, None] * np.swapaxes(inverses, -1, -2), rtol=1e-8, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_systems_that_need_pivots(size: int):
+    """A zero first pivot, in every order of the rows."""
+    a = np.eye(size)[::-1] + np.diag([0.0] + [0.5] * (size - 1))
+    random = np.random.default_rng(size)
+    matrices = np.stack([a[random.permutation(size)] for _ in range(12)])
+    right = random.standard_normal((12, size))
+    value, jacobian = solved.value_and_jacobian(matrices, right)
+    inverses = np.linalg.inv(matrices)
+    wanted = np.einsum("kij,kj->ki", inverses, right)
+    np.testing.assert_allclose(value, wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(jacobian["b"], inverses, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(jacobian["a"], -np.einsum("kij,kl->kijl", inverses, wanted), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(inverse(matrices), inverses, rtol=1e-12, atol=1e-13)
+
+
+def test_a_singular_matrix_has_no_finite_inverse():
+    assert not np.any(np.isfinite(inverse(np.ones((2, 2)))))
+
+
+# --- in plain Python -------------------------------------------------------------------------------------------------
+
+
+def test_the_functions_run_in_plain_python():
+    random = np.random.default_rng(2)
+    a, b = random.standard_normal((2, 3, 3))
+    symmetric = a + a.T
+    np.testing.assert_allclose(linalg.inv(a), np.linalg.inv(a), rtol=1e-12)
+    np.testing.assert_allclose(linalg.solve(a, b), np.linalg.solve(a, b), rtol=1e-11)
+    four = random.standard_normal((4, 4))
+    np.testing.assert_allclose(linalg.solve(four, four[0]), np.linalg.solve(four, four[0]), rtol=1e-11)
+    assert linalg.det(four) == pytest.approx(np.linalg.det(four))
+    np.testing.assert_allclose(linalg.eigvalsh(symmetric), np.linalg.eigvalsh(symmetric), rtol=1e-12)
+    values, vectors = linalg.eigh(symmetric)
+    np.testing.assert_allclose(symmetric @ vectors, vectors * values, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(linalg.cross(a[0], a[1]), np.cross(a[0], a[1]))
+    np.testing.assert_allclose(linalg.normalize(a[0]), a[0] / np.linalg.norm(a[0]))
+    assert linalg.norm(a) == pytest.approx(np.linalg.norm(a))
+
+
+# --- NumPy's functions on small arrays -------------------------------------------------------------------------------
+
+# ruff: noqa: ARG005
+EXPRESSIONS: list[Any] = [
+    lambda a, v: a[0] + a[:, 1] * v - a[::-1, -1],
+    lambda a, v: a @ v @ a,
+    lambda a, v: np.array([a.trace(), np.sum(a), a.max()]),
+    lambda a, v: np.sum(a, axis=0) + np.prod(a, axis=1) - a.mean(axis=0),
+    lambda a, v: np.einsum("ij,kj,k->i", a, a, v),
+    lambda a, v: np.einsum("ii", a) * v,
+    lambda a, v: np.stack([v, v * 2])[1] + np.concatenate([v[:1], v[1:]]),
+    lambda a, v: np.diag(np.diag(v)) + np.diag(a) + np.triu(a)[0] + np.tril(a, -1)[2],
+    lambda a, v: np.where(a > 0, a, 2 * a)[1] + np.minimum(v, 0.5) + abs(v),
+    lambda a, v: v.dot(a) + np.inner(a, v) + np.outer(v, v)[0] + np.vdot(v, v),
+    lambda a, v: np.full(3, v[0]) + np.zeros(3) + np.ones_like(v) + np.arange(3),
+    lambda a, v: np.roll(v, 1) + np.flip(v) + a.reshape(9)[3:6] + a.ravel()[:3] + np.swapaxes(a, 0, 1)[0],
+    lambda a, v: v**2 / (1 + v**2) - -v + (v if np.any(a > 1) else +v),
+    lambda a, v: np.array([x for x in v if True]) + np.array(sorted(v)) + len(a) + a.shape[0] + a.ndim + a.size,
+    lambda a, v: v[None, :][0] + a[..., 0] + a[[0, 2, 1], 0] + np.hypot(v, 1.0) + np.exp(v) * np.eye(3)[1],
+    lambda a, v: np.cross(a[0], v) + np.linalg.norm(a) + np.vstack([v, v])[0] + np.moveaxis(a, 0, 1)[1],
+]
+
+
+@pytest.mark.parametrize("place", range(len(EXPRESSIONS)))
+def test_expressions_mean_what_they_do_in_numpy(place: int):
+    function = EXPRESSIONS[place]
+    random = np.random.default_rng(place)
+    a, v = random.standard_normal((5, 3, 3)), random.standard_normal((5, 3))
+    found, jacobian = differentiable_broadcast(signature="(3,3),(3)->(3)")(function).value_and_jacobian(a, v)
+    np.testing.assert_allclose(found, [function(*each) for each in zip(a, v, strict=True)], rtol=1e-13, atol=1e-13)
+    for index in product(range(3), range(3)):
+        step = np.zeros((3, 3))
+        step[index] = 1e-6
+        ends = [np.array([function(x + s * step, y) for x, y in zip(a, v, strict=True)]) for s in (1, -1)]
+        np.testing.assert_allclose(jacobian["a"][(..., *index)], (ends[0] - ends[1]) / 2e-6, rtol=1e-7, atol=1e-7)
+
+
+def test_loops_that_need_their_numbers_are_written_out():
+    """A loop whose index is computed, and one whose bounds depend on another's."""
+
+    @differentiable_broadcast(signature="(4)->()")
+    def folded(v):
+        total, at = 0.0, 0
+        for i in range(3):
+            for j in range(i + 1, 4):
+                k = (i + j) % 4
+                total += v[k] * v[at]
+            at += 1  # noqa: SIM113
+        return total
+
+    v = np.random.default_rng(0).standard_normal(4)
+    wanted = sum(v[(i + j) % 4] * v[i] for i in range(3) for j in range(i + 1, 4))
+    assert folded(v) == pytest.approx(wanted, rel=1e-14)
+    assert math.isfinite(wanted)
