@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dualbcast import Hessian, Jacobian, graph
+from dualbcast.program.core_results import CoreHessian, CoreJacobian
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted((ROOT / "docs" / "gallery").glob("*.py"))
@@ -126,7 +127,7 @@ def scaled(method: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.slow
 @each([path for path in PROGRAMS if not imports(path) & SLOW])
 def test_a_program_notices_a_wrong_derivative(program: Path, pyplot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (Jacobian, Hessian):
+    for kind in (Jacobian, Hessian, CoreJacobian, CoreHessian):
         for name in {"__getitem__", "stacked", "sparse", "__array__"} & {*dir(kind)}:
             monkeypatch.setattr(kind, name, scaled(getattr(kind, name)))
     for name in ("grad", "hessian", "jacobian"):

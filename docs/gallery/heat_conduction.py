@@ -41,6 +41,9 @@ for iteration in range(20):  # noqa: B007
     bands[1] = J["left"][1:] - J["right"][:-1]
     bands[2, :-1] = -J["left"][1:-1]
     T[1:-1] -= solve_banded((1, 1), bands, excess)
+steps = np.array([1e-4, -1e-4])[:, np.newaxis]
+above, below = flow(T[:-1] + steps, T[1:], width / slices, temperature, conductivity)
+assert np.allclose((above - below) / 2e-4, J["left"], rtol=1e-4)
 print(f"{iteration} iterations, {q.mean() / 1e6:.1f} MW/m²")
 
 # %%
