@@ -31,7 +31,7 @@ class Bug(NamedTuple):
 
 BUGS = [
     # --- special ---
-    Bug("a wrong coefficient of digamma", "1 / 240", "1 / 204", "test_special"),
+    Bug("a wrong coefficient of digamma", "w * (1 / 252 - w * (1 / 240", "w * (1 / 252 - w * (1 / 204", "test_special"),
     # --- whole arrays and complex numbers ---
     Bug(
         "an index below the end taken for one in range",
@@ -408,8 +408,8 @@ BUGS = [
     ),
     Bug(
         "negative index of an output",
-        "return int(key) % self.outputs",
-        "return abs(int(key)) % self.outputs",
+        "        return int(key) % self.outputs\n\n    def _argument",
+        "        return abs(int(key)) % self.outputs\n\n    def _argument",
         "test_jacobian",
     ),
     Bug(

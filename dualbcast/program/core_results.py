@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError
+from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.signatures import core_outputs
 from dualbcast.ir.nodes import Structure
 from dualbcast.program.outputs import Results, Shape
@@ -156,7 +156,7 @@ class CoreBlocks:
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
         if len(keys) not in (order, order + 1):
             what = "[argument] or [output, argument]" if order == 1 else "two arguments, after an output or not"
-            raise BlockKeyError(f"a {type(self).__name__} is indexed by {what}, not {key!r}")
+            raise BlockKeyError(f"{a_or_an(type(self).__name__)} is indexed by {what}, not {key!r}")
         arguments = [self._argument(each) for each in keys[-order:]]
         if len(keys) > order:
             return self._block(self._output(keys[0]), *arguments)

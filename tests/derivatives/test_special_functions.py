@@ -295,6 +295,7 @@ def without_sines(x: float) -> tuple[float, ...]:
 
 
 @pytest.mark.cuda_compilers
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_they_compile_for_a_gpu_without_one(dtype: str) -> None:
     ptx = differentiable_broadcast(without_sines).inspect_ptx(dtype, cc=(9, 0))

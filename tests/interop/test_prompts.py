@@ -49,7 +49,8 @@ NEIGHBOUR = [
     "x is one element of its array here, so it cannot be indexed",
     "     6 |     return x[-1] + x * y",
     "       |            ^^^^^",
-    'Write instead: whole="x" in the decorator; or the shifted or sliced array as another argument',
+    'Write instead: whole="x" in the decorator, or signature="(n)->()" for vectors along its last axis; or the '
+    "shifted or sliced array as another argument",
 ]
 SHAPES = (
     "ShapeError: The shapes do not broadcast together: x (3,), y (4,). Axis -1 has lengths 3 and 4; lengths along an "

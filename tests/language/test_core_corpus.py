@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -13,6 +14,14 @@ from core_corpus import CORE_CORPUS, CoreCase
 from dualbcast import differentiable_broadcast
 
 EVERY = pytest.mark.parametrize("case", CORE_CORPUS, ids=lambda case: case.name)
+# Their second derivatives, or their code for a GPU, take many seconds to compile.
+LARGE = ("exponential", "solved", "neo_hookean", "eigenvalues")
+
+
+def parted(cases: Sequence[CoreCase]) -> pytest.MarkDecorator:
+    """Of some cases the large ones in slow tests."""
+    marks = {case.name: [pytest.mark.slow] if case.name in LARGE else [] for case in cases}
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=marks[case.name]) for case in cases])
 
 
 @cache
@@ -160,7 +169,7 @@ def test_products_agree(case: CoreCase):
             np.testing.assert_array_equal(into[output, name], jacobian[output, name])
 
 
-@EVERY
+@parted(CORE_CORPUS)
 def test_hessian_by_differences_of_the_jacobian(case: CoreCase):
     function, arguments = compiled(case), case.arguments((2,))
     hessian, step = function.hessian(*arguments), 1e-5
@@ -181,7 +190,7 @@ def test_hessian_by_differences_of_the_jacobian(case: CoreCase):
 
 
 @pytest.mark.cuda_compilers
-@pytest.mark.parametrize("case", CORE_CORPUS[::4], ids=lambda case: case.name)
+@parted(CORE_CORPUS[::4])
 def test_compiles_for_cuda(case: CoreCase):
     kernel = compiled(case, "cuda").explain(*case.arguments((3,), "float32"), cc=(9, 0)).cuda
     assert kernel.image
