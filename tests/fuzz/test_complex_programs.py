@@ -14,8 +14,8 @@ from dualbcast import differentiable_broadcast
 
 FUNCTIONS = ["exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "atan", "asinh", "atanh"]
 POINTS, DEEPEST = 12, 3
-# What a rounding may become on the way, and values beyond which nothing is compared.
-ALLOWED, LARGEST = 1e-10, 1e4
+# What a rounding may become on the way, and values beyond and below which nothing is compared.
+ALLOWED, LARGEST, SMALLEST = 1e-10, 1e4, 1e-100
 
 
 class Writer:
@@ -139,7 +139,8 @@ def examine(seed: int) -> int:
             at = [mp.mpc(z[place]), mp.mpc(w[place]), mp.mpf(float(x[place]))]
             value = bounded(exact, at)
             slopes = {name: slope(exact, at, *how) for name, how in directions.items()}
-            if value is None or None in slopes.values():
+            # What a root is taken of may have underflown.
+            if value is None or None in slopes.values() or 0 < abs(value) < SMALLEST:
                 continue
             # A rounding in an argument moves the value as the slopes say.
             scale = 1 + abs(value) + sum(map(abs, slopes.values()))
