@@ -22,11 +22,18 @@ _FAR = "an argument is reduced by more digits of pi than a format has, element b
 _REFLECTED = "negative arguments take the reflection, which computes a sine of pi and a logarithm besides"
 _THREE_SUMS = "negative arguments take three sums in place of one"
 _LONG_DIVISION = "the remainder of a quotient beyond 2^53 takes several exact steps, each for some fifty of its bits"
+_DEGREES = "a remainder by 360 takes several steps for the largest numbers"
+_SEARCH = "the search for the inverse takes more steps, and each of them more terms, where a parameter is next to zero"
+_NEWTON = "below exp(-600) two steps of Newton's method compute a tail of the normal distribution each"
 # The logarithm of an ordinary base is shared; bases of which it is no number have a function for each of the three.
 _NOT_SHARED = "a power of a special number, its slope and the logarithm are computed by themselves"
 KNOWN: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("pow", "x0 ** x1"), (3.5, _NOT_SHARED)),
     **dict.fromkeys(("sin", "cos"), (20.0, _FAR)),
+    **dict.fromkeys(("cosm1", "j0", "j1", "y0", "y1", "jn", "yn", "si", "ci"), (15.0, _FAR)),
+    **dict.fromkeys(("sindg", "cosdg", "tandg", "cotdg"), (10.0, _DEGREES)),
+    **dict.fromkeys(("betaincinv", "betainccinv"), (60.0, _SEARCH)),
+    "ndtri_exp": (7.0, _NEWTON),
     "lgamma": (10.0, _REFLECTED),
     "polygamma": (6.0, _THREE_SUMS),
     **dict.fromkeys(("fmod", "modulo", "ieee_remainder", "floor_divide"), (25.0, _LONG_DIVISION)),
