@@ -192,9 +192,30 @@ def half() -> None:
     close(f(x.astype(np.float16), y), value, rtol=1e-3)
 
 
-def complex_is_refused() -> None:
-    with pytest.raises(dualbcast.DTypeError):
+def complex_numbers() -> None:
+    @differentiable_broadcast
+    def g(z: Any) -> Any:
+        return np.exp(z) * z
+
+    close(g(x + 1j), np.exp(x + 1j) * (x + 1j))
+
+
+def an_order_of_complex_numbers_is_refused() -> None:
+    with pytest.raises(dualbcast.CompileError, match="a complex number"):
         f(x + 1j, y)
+
+
+def strings_are_refused() -> None:
+    with pytest.raises(dualbcast.DTypeError):
+        f(np.array(["x"]), y)
+
+
+def a_table() -> None:
+    @differentiable_broadcast(whole="table")
+    def g(x: Any, table: Any) -> Any:
+        return table[int(x * 5.0)] * x
+
+    close(g(x, np.arange(5.0)), np.floor(x * 5.0) * x)
 
 
 def what_cannot_be_compiled() -> None:
