@@ -29,7 +29,9 @@ from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.measure import cpu_model  # noqa: E402
 from dualbcast.codegen import mathlib  # noqa: E402
 from dualbcast.codegen.llvm import target  # noqa: E402
-from dualbcast.rules.table import RULES  # noqa: E402
+from dualbcast.rules.table import RULES, add_later_rows  # noqa: E402
+
+add_later_rows()
 
 PAGE = HERE / "reference" / "accuracy.md"
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from dualbcast import special
 from dualbcast.frontend.source import find_source
 from dualbcast.rules import library
-from dualbcast.rules.table import ALIASES, CUSTOMS, RULES, Custom, Rule
+from dualbcast.rules.table import ALIASES, CUSTOMS, RULES, Custom, Rule, add_later_rows
+
+add_later_rows()
 
 PAGE = Path(__file__).parent / "reference" / "rules.md"
 

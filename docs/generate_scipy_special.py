@@ -11,7 +11,9 @@ import scipy
 import scipy.special
 
 from dualbcast.frontend import calls  # noqa: F401 - it imports all rows
-from dualbcast.rules.table import BY_SPELLING
+from dualbcast.rules.table import BY_SPELLING, add_later_rows
+
+add_later_rows()
 
 PAGE = Path(__file__).parent / "reference" / "scipy-special.md"
 

@@ -31,7 +31,7 @@ from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Pa
 from dualbcast.frontend.vectors import elementwise, generalised, is_array
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
-from dualbcast.rules import library, probability, transcendental_functions  # noqa: F401 # all add their rows
+from dualbcast.rules import library
 from dualbcast.rules.guards import Capture
 from dualbcast.rules.spelling import home, leads_to
 from dualbcast.rules.table import Custom, Rule

@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from dualbcast import arithmetic, complex_numbers, special, tables
-from dualbcast.rules import curvatures
+from dualbcast.rules import curvatures, table
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
 from dualbcast.special.exponentials import gap
 from dualbcast.special.normal import DENSITY_AT_ZERO, density
-from dualbcast.special.trigonometric import sinc_slope
+from dualbcast.special.trigonometric import RADIAN, sinc_slope
+
+# Few programs call these functions, and their modules would take a third of the time that this package takes to import.
+table.LATER["dualbcast.rules.probability"] = ("dualbcast.special.probability",)
+table.LATER["dualbcast.rules.transcendental_functions"] = ("dualbcast.special.classical",)
 
 # The rules for powers that roots compute faster, by exponent.
 ROOTS = {0.5: "root", -0.5: "inverse_root", 1.5: "root_cubed", -1.5: "inverse_root_cubed"}
@@ -82,7 +86,9 @@ ABOVE_MINUS_ONE = (-0.99, 50.0)
 INSIDE_ONE = (-0.999, 0.999)
 DIVISOR = (0.5, 4.0)
 
-_SCALAR_FUNCTIONS = {name: getattr(module, name) for module in (arithmetic, special) for name in module.__all__}
+_SCALAR_FUNCTIONS = {
+    name: vars(module)[name] for module in (arithmetic, special) for name in module.__all__ if name in vars(module)
+}
 
 
 def _rule(name: str, partials: Callable[..., Any], spellings: str = "", **parts: Any) -> None:
@@ -183,7 +189,11 @@ _rule("asinh", lambda x, y: (curvatures.asinh_slope(x),), "math.asinh numpy.arcs
 _rule("acosh", lambda x, y: (curvatures.acosh_slope(x),), "math.acosh numpy.arccosh", domain=((1.001, 50.0),))
 _rule("atanh", lambda x, y: (curvatures.atanh_slope(x),), "math.atanh numpy.arctanh", domain=(INSIDE_ONE,))
 _rule("sinc", lambda x, y: (sinc_slope(x, y),), "numpy.sinc", domain=(NEAR,), kinks=(((0.0,), (0.0,)),))
-
+_rule("cosm1", lambda x, y: (-math.sin(x),), "scipy.special.cosm1")
+_rule("sindg", lambda x, y: (RADIAN * special.cosdg(x),), "scipy.special.sindg", domain=((-400.0, 400.0),))
+_rule("cosdg", lambda x, y: (-RADIAN * special.sindg(x),), "scipy.special.cosdg", domain=((-400.0, 400.0),))
+_rule("tandg", lambda x, y: (RADIAN + RADIAN * y * y,), "scipy.special.tandg", domain=((-85.0, 85.0),))
+_rule("cotdg", lambda x, y: (-RADIAN - RADIAN * y * y,), "scipy.special.cotdg", domain=((5.0, 175.0),))
 # --- the error and gamma functions ---------------------------------------------------------------------------------
 
 _rule("erf", lambda x, y: (ERF_SLOPE * curvatures.bell(x),), "math.erf scipy.special.erf", domain=(NEAR,))
@@ -251,7 +261,7 @@ _INLINED = {
     "math": "degrees frexp isclose isfinite isinf isnan modf radians",
     "numpy": "clip degrees fmax fmin frexp isfinite isinf isnan maximum minimum modf radians reciprocal signbit square "
     "where",
-    "scipy.special": "exp10",
+    "scipy.special": "exp10 radian",
 }
 for _module, _names in _INLINED.items():
     for _name in _names.split():

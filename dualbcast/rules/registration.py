@@ -36,6 +36,11 @@ def open_to_users(check: Callable[[Rule, list[Any]], None]) -> None:
     _check = check
 
 
+def _is_own(partials: Any) -> bool:
+    """Whether a row belongs to the library's own part, some modules of which are imported when they are needed."""
+    return _check is None or getattr(partials, "__module__", None) in table.LATER
+
+
 def rule(
     name: str,
     partials: Callable[..., Any],
@@ -98,9 +103,11 @@ def rule(
     """
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise ArgumentError(f"{name!r} is no name for a rule; kernels need a Python identifier that is no keyword")
+    is_own = _is_own(partials)
+    if not is_own:
+        table.add_later_rows()
     if name in table.RULES:
         raise ArgumentError(f"there is a rule for {name} in the library already; choose another name")
-    is_own = _check is None
     if not is_own and function is None:
         raise ArgumentError(f"the rule {name} needs function=, how to compute it in the scalar language")
     if function is not None and not isinstance(function, FunctionType):
@@ -126,7 +133,7 @@ def rule(
             raise ArgumentError(f"a kink of the rule {name} is (point, partials), each of {row.arity} numbers")
     callables = [each for each in (function, *spellings) if each is not None and not isinstance(each, str)]
     dotted = tuple(spelling for spelling in spellings if isinstance(spelling, str))
-    if _check is None:
+    if is_own or _check is None:
         table.RULES[name] = row
         FUNCTIONS[name] = functools.partial(_computed, row)
         _enter(row, callables, dotted)
@@ -153,7 +160,7 @@ def customise(
     arity = None if partials is None else _arity(label, partials, function, domain)
     if arity is not None:
         domain = _domain(label, arity, domain, ())
-    custom = Custom(label if _check is None else f"{label}#{next(_numbers)}", function, partials, domain)
+    custom = Custom(label if _is_own(partials) else f"{label}#{next(_numbers)}", function, partials, domain)
     table.CUSTOMS[custom.name] = custom
     table.set_meaning(function, custom)
     return custom

@@ -81,10 +81,19 @@ ALIASES: dict[str, Callable[..., Any]] = {}
 # Meanings by dotted name.
 BY_SPELLING: dict[str, Any] = {}
 
+# Modules that add rows, which are imported when a function may be one of theirs: of SciPy, or of a module named here.
+LATER: dict[str, tuple[str, ...]] = {}
+
 # Each callable has a dictionary for its meaning, which kernels guard as they guard captured names. A Python function is
 # not kept alive by it. Another callable, which may be unhashable, has a dictionary only if it has a meaning.
 _FUNCTIONS: WeakKeyDictionary[FunctionType, dict[str, Any]] = WeakKeyDictionary()
 _OBJECTS: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+
+def add_later_rows() -> None:
+    """Import the modules whose rows wait until they are needed."""
+    for module in LATER:
+        import_module(module)
 
 
 def lookup(function: Any) -> Any:
@@ -140,12 +149,23 @@ def resolve(spelling: str, methods: bool = True) -> Any:
 def _place(function: Any) -> dict[str, Any]:
     """The dictionary that has the meaning of a callable, under "meaning"."""
     place = _stored(function)
+    if place is None and _may_be_later(function):
+        add_later_rows()
+        place = _stored(function)
     if place is None:
         methods = isinstance(function, MethodType)
         places = ((resolve(spelling, methods), meaning) for spelling, meaning in BY_SPELLING.items())
         by_name = (meaning for each, meaning in places if _is_same(each, function))
         place = _store(function, next(by_name, None))
     return place
+
+
+def _may_be_later(function: Any) -> bool:
+    """Whether a callable may have a row of a module of `LATER`; a ufunc does not say of which library it is."""
+    if isinstance(function, FunctionType):
+        homes = ("scipy", *(home for homes in LATER.values() for home in homes))
+        return (function.__module__ or "").startswith(homes)
+    return "scipy" in sys.modules
 
 
 def _stored(function: Any) -> dict[str, Any] | None:

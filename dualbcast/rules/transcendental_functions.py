@@ -15,7 +15,6 @@ from typing import Any
 
 from dualbcast.arithmetic import sign
 from dualbcast.rules.registration import alias, customise, rule
-from dualbcast.special import trigonometric
 from dualbcast.special.classical import (
     bessel,
     carlson,
@@ -29,7 +28,6 @@ from dualbcast.special.classical import (
 )
 from dualbcast.special.exponentials import exp_over
 
-RADIAN = trigonometric.RADIAN
 NEAR = (-4.0, 4.0)
 REAL = (-20.0, 20.0)
 POSITIVE = (1e-3, 20.0)
@@ -53,11 +51,6 @@ def _customs(*pairs: tuple[Callable[..., Any], Callable[..., Any]]) -> None:
 # --- elementary functions ------------------------------------------------------------------------------------------
 
 _row(power_transforms.exprel, lambda x, y: (power_transforms.exp_moment(1, x),), REAL)
-_row(trigonometric.cosm1, lambda x, y: (-math.sin(x),), REAL)
-_row(trigonometric.sindg, lambda x, y: (RADIAN * trigonometric.cosdg(x),), (-400.0, 400.0))
-_row(trigonometric.cosdg, lambda x, y: (-RADIAN * trigonometric.sindg(x),), (-400.0, 400.0))
-_row(trigonometric.tandg, lambda x, y: (RADIAN + RADIAN * y * y,), (-85.0, 85.0))
-_row(trigonometric.cotdg, lambda x, y: (-RADIAN - RADIAN * y * y,), (5.0, 175.0))
 _row(divergences.entr, lambda x, y: (-1.0 - math.log(x),), POSITIVE)
 _row(lambert.wrightomega, lambda x, y: (lambert.omega_slope(y),), REAL)
 _row(lambert.w_zero, lambda x, y: (lambert.w_slope(x, y),), (-0.36, 20.0), spellings="")
@@ -242,7 +235,6 @@ _customs(
 _INLINED: dict[Any, str] = {
     power_transforms: "boxcox boxcox1p inv_boxcox inv_boxcox1p powm1",
     divergences: "huber kl_div pseudo_huber rel_entr",
-    trigonometric: "radian",
     elliptic: "agm ellipeinc ellipj ellipkinc",
     carlson: "elliprc elliprd elliprf elliprg elliprj",
     integrals: "fresnel shichi sici",

@@ -36,7 +36,9 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Op
 from dualbcast.ir.traversal import expressions, statements
 from dualbcast.program.explain import operations
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, add_later_rows
+
+add_later_rows()
 
 BACKENDS = ("python", "cpu")
 POINTS = ((0.5, 0.8), (1.7, 0.6), (2.3, 1.4), (0.9, 2.2))

@@ -26,7 +26,7 @@ from dualbcast.cli.checking import product as product_of_tanh
 from dualbcast.ir import nodes
 from dualbcast.ir.traversal import blocks, expressions, known_iterations
 from dualbcast.program import pipeline
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, add_later_rows
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
@@ -34,6 +34,8 @@ import bench_cliffs
 import bench_matrix
 import policy
 import problems
+
+add_later_rows()
 
 BEFORE = Path(__file__).with_name("operation_counts.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operations.md"

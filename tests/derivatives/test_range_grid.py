@@ -17,7 +17,9 @@ from range_grid import Exact as ExactResults
 from range_oracles import FORMS
 from rule_oracles import ALIASES
 
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, add_later_rows
+
+add_later_rows()
 
 # The default run takes some ten seconds.
 FORMS_AT_A_TIME, POINTS_AT_A_TIME = 16, 200

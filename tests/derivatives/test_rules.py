@@ -25,8 +25,10 @@ from forgotten_rules import forget
 from dualbcast import differentiable_broadcast
 from dualbcast.rules import library
 from dualbcast.rules.registration import rule
-from dualbcast.rules.table import ALIASES, Rule, lookup
+from dualbcast.rules.table import ALIASES, Rule, add_later_rows, lookup
 from dualbcast.rules.table import RULES as TABLE
+
+add_later_rows()
 
 inf, nan = math.inf, math.nan
 RULES = {name: row for name, row in TABLE.items() if not row.by_user}

@@ -24,7 +24,9 @@ from transcendental_oracles import VALUES
 
 from dualbcast import differentiable_broadcast, special
 from dualbcast.errors import CompileError
-from dualbcast.rules.table import ALIASES, BY_SPELLING, RULES
+from dualbcast.rules.table import ALIASES, BY_SPELLING, RULES, add_later_rows
+
+add_later_rows()
 
 Interval = tuple[float, float]
 # Of one or two arguments, of three and of four: mpmath's derivatives take many values.

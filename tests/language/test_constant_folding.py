@@ -13,7 +13,9 @@ from cells import Cell
 from dualbcast import derivative, differentiable_broadcast, special, value_and_derivative
 from dualbcast.ir.nodes import Const, Op
 from dualbcast.ir.simplification import fold
-from dualbcast.rules.table import RULES, resolve
+from dualbcast.rules.table import RULES, add_later_rows, resolve
+
+add_later_rows()
 
 BACKENDS = pytest.mark.parametrize("backend", ["python", "cpu"])
 PI, TENTH = math.pi, 0.1

@@ -25,8 +25,10 @@ from forgotten_rules import forget
 
 import dualbcast
 from dualbcast import ArgumentError, CompileError, differentiable_broadcast
-from dualbcast.rules.table import RULES, lookup
+from dualbcast.rules.table import RULES, add_later_rows, lookup
 from dualbcast.runtime.cpu import kernel as cpu_kernel
+
+add_later_rows()
 
 BACKENDS = ("python", "cpu")
 DTYPES = ("float32", "float64")

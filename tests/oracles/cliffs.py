@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast import differentiable_broadcast
-from dualbcast.rules.table import RULES
+from dualbcast.rules.table import RULES, add_later_rows
+
+add_later_rows()
 
 ELEMENTS = 2048
 # How much faster than the operations counted a cost may grow.
