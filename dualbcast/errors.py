@@ -269,13 +269,11 @@ class IterationError(_LocatedError, RuntimeError):
 
     def __init__(self, name: str, most: int, index: tuple[int, ...], count: int, location: Location) -> None:
         self.index, self.count = index, count
-        element = _element_at(index)
-        others = f", and for {count - 1} more" if count > 1 else ""
         hint = (
             f"Look at {name}() at that element: test for what does not converge there (a step that no longer gets "
             "smaller, NaN), or let the loop take more with a larger max_iterations="
         )
-        what = f"this loop did not end within max_iterations={most} for {element}{others}"
+        what = f"this loop did not end within max_iterations={most} for {_elements_from(index, count)}"
         super().__init__(what, location, (hint,))
 
 
@@ -287,13 +285,11 @@ class BoundsError(_LocatedError, IndexError):
 
     def __init__(self, name: str, index: tuple[int, ...], count: int, location: Location) -> None:
         self.index, self.count = index, count
-        element = _element_at(index)
-        others = f", and for {count - 1} more" if count > 1 else ""
         hint = (
             f"Look at {name}() at that element; min(max(i, 0), len(array) - 1) or "
             'np.take(array, i, mode="clip") reads the nearest element, mode="wrap" goes round'
         )
-        super().__init__(f"this index is out of range for {element}{others}", location, (hint,))
+        super().__init__(f"this index is out of range for {_elements_from(index, count)}", location, (hint,))
 
 
 class NonFiniteError(_LocatedError, FloatingPointError):
@@ -344,6 +340,10 @@ class FailedAssertion(_LocatedError, AssertionError):
 
 def _element_at(index: tuple[int, ...]) -> str:
     return f"the element at index {index}" if index else "these numbers"
+
+
+def _elements_from(index: tuple[int, ...], count: int) -> str:
+    return _element_at(index) + (f", and for {count - 1} more" if count > 1 else "")
 
 
 def _arguments_there(inputs: Mapping[str, Any]) -> str:

@@ -131,8 +131,8 @@ def interp(x: float, xp: Any, fp: Any, left: float | None = None, right: float |
     if len(fp) != len(xp):
         return math.nan
     i = _interval(x, xp)
-    begin, end = np.take(xp, i, mode="clip"), np.take(xp, i + 1, mode="clip")
-    low, high = np.take(fp, i, mode="clip"), np.take(fp, i + 1, mode="clip")
+    begin, end = _ends(xp, i)
+    low, high = _ends(fp, i)
     if x < begin:
         return float(low) if left is None else left
     if x >= end and i >= len(xp) - 2:
@@ -163,11 +163,12 @@ def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
     3.375
     """
     i = _interval(x, xp)
-    begin, end = np.take(xp, i, mode="clip"), np.take(xp, i + 1, mode="clip")
-    low, high = np.take(fp, i, mode="clip"), np.take(fp, i + 1, mode="clip")
+    begin, end = _ends(xp, i)
+    low, high = _ends(fp, i)
     width = end - begin
     t = (x - begin) / width
-    first, last = np.take(slopes, i, mode="clip") * width, np.take(slopes, i + 1, mode="clip") * width
+    slope, next_slope = _ends(slopes, i)
+    first, last = slope * width, next_slope * width
     rise = high - low
     return float(low + t * (first + t * ((3.0 * rise - 2.0 * first - last) + t * (first + last - 2.0 * rise))))
 
@@ -233,9 +234,9 @@ def cubic_spline(x: float, xp: Any, fp: Any, second: Any) -> float:
     0.6875
     """
     i = _interval(x, xp)
-    begin, end = np.take(xp, i, mode="clip"), np.take(xp, i + 1, mode="clip")
-    low, high = np.take(fp, i, mode="clip"), np.take(fp, i + 1, mode="clip")
-    bend, next_bend = np.take(second, i, mode="clip"), np.take(second, i + 1, mode="clip")
+    begin, end = _ends(xp, i)
+    low, high = _ends(fp, i)
+    bend, next_bend = _ends(second, i)
     width = end - begin
     t = x - begin
     slope = (high - low) / width - width * (2.0 * bend + next_bend) / 6.0
@@ -305,10 +306,15 @@ def trilinear(x: float, y: float, z: float, xp: Any, yp: Any, zp: Any, fp: Any) 
     return _between(first, last, r)
 
 
+def _ends(points: Any, i: int) -> tuple[Any, Any]:
+    """What is given for the ends of an interval."""
+    return np.take(points, i, mode="clip"), np.take(points, i + 1, mode="clip")
+
+
 def _share(x: float, xp: Any) -> tuple[int, float]:
     """The interval that x is in, and how far through it, from 0 to 1."""
     i = _interval(x, xp)
-    begin, end = np.take(xp, i, mode="clip"), np.take(xp, i + 1, mode="clip")
+    begin, end = _ends(xp, i)
     share = (x - begin) / (end - begin)
     return i, 0.0 if share < 0 else 1.0 if share > 1 else share
 
@@ -316,7 +322,8 @@ def _share(x: float, xp: Any) -> tuple[int, float]:
 def _at_row(fp: Any, i: int, j: int, t: float) -> float:
     """The value between two neighbours of a row."""
     row = np.take(fp, i, axis=0, mode="clip")
-    return _between(np.take(row, j, mode="clip"), np.take(row, j + 1, mode="clip"), t)
+    left, right = _ends(row, j)
+    return _between(left, right, t)
 
 
 def _between(low: Any, high: Any, t: float) -> float:

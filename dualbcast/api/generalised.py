@@ -16,7 +16,7 @@ from dualbcast.api.derivative_methods import Pullback, Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.api.specialisation import Specialisation
-from dualbcast.api.sum_methods import DERIVATIONS, SumAndGradient, SumGradientAndHessian
+from dualbcast.api.sum_methods import SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import ArgumentError, entry_point
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of, stacked
 from dualbcast.program.products import Which
@@ -165,13 +165,7 @@ class GeneralisedFunction(BroadcastFunction):
     @entry_point
     def sum(self, *arrays: Any, wrt: Wrt = None, order: int = 0, **named: Any) -> Any:
         """The sum over all elements before the cores, with its derivatives; see `BroadcastFunction`."""
-        if isinstance(order, bool) or order not in DERIVATIONS:
-            raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
-        wanted = self._dispatch.wrt_of(wrt)
-        if wanted is None:
-            wanted = self._numbers(arrays, named) if order else ()
-        specialisation, values = self._dispatch.find(arrays, named, wanted)
-        results, outputs = specialisation.sums(DERIVATIONS[order], values)
+        specialisation, (results, outputs) = self._sums(arrays, named, wrt, order)
         layout = _layout(specialisation)
         value = layout.pack(results.value(outputs), results.stack)
         if not order:

@@ -8,8 +8,9 @@ from typing import Any, Literal, NamedTuple, overload
 
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch
+from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, entry_point
-from dualbcast.program.element import Summed
+from dualbcast.program.element import Ran, Summed
 from dualbcast.program.results import Hessian, Jacobian
 
 DERIVATIONS: dict[Any, Summed | None] = {
@@ -137,13 +138,7 @@ class Sums:
         array([[4.],
                [0.]])
         """
-        if isinstance(order, bool) or order not in DERIVATIONS:
-            raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
-        wanted = self._dispatch.wrt_of(wrt)
-        if wanted is None:
-            wanted = self._numbers(arrays, named) if order else ()
-        specialisation, values = self._dispatch.find(arrays, named, wanted)
-        results, outputs = specialisation.sums(DERIVATIONS[order], values)
+        _, (results, outputs) = self._sums(arrays, named, wrt, order)
         value = results.value(outputs)
         if not order:
             return value
@@ -208,6 +203,16 @@ class Sums:
         derivation: Summed = "normal_equations" if weights is None else "weighted_normal_equations"
         results, outputs = specialisation.sums(derivation, values, weights)
         return NormalEquations(results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs))
+
+    def _sums(self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, order: int) -> tuple[Specialisation, Ran]:
+        """The specialisation for a call of `sum`, and what it has computed."""
+        if isinstance(order, bool) or order not in DERIVATIONS:
+            raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
+        wanted = self._dispatch.wrt_of(wrt)
+        if wanted is None:
+            wanted = self._numbers(arrays, named) if order else ()
+        specialisation, values = self._dispatch.find(arrays, named, wanted)
+        return specialisation, specialisation.sums(DERIVATIONS[order], values)
 
     def _numbers(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
         """The arguments of a float dtype and of shape ()."""

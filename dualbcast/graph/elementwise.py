@@ -142,6 +142,12 @@ def astype(x: Any, dtype: Any) -> Variable:
     return x if x.dtype == dtype else run(_ASTYPE, (x,), dtype=dtype)
 
 
+def floating(x: Any) -> Variable:
+    """Integers and bools become float64, as in NumPy."""
+    x = constant(x)
+    return x if is_float(x.dtype) else astype(x, np.float64)
+
+
 def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> Any:
     """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name."""
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.

@@ -13,7 +13,7 @@ from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import as_array, is_float, namespace
-from dualbcast.graph.elementwise import apply, astype, call, where
+from dualbcast.graph.elementwise import apply, astype, call, floating, where
 from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import Node, Primitive, unary
@@ -28,7 +28,7 @@ def _aligned(reduced: Any, node: Node) -> Variable:
 @method
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """The mean over axes, by default all."""
-    x = _floating(x)
+    x = floating(x)
     axes = shapes.axes_of(axis, x.ndim, "mean")
     total = shapes.sum(_wide(x), axis=axes, keepdims=keepdims)
     return astype(apply("divide", total, float(shapes.size_of(x.shape, axes))), x.dtype)
@@ -58,7 +58,7 @@ def var(
     >>> graph.grad(lambda v: graph.var(v, correction=1))(np.array([1.0, 2.0, 6.0]))
     array([-2., -1.,  3.])
     """
-    x = _floating(x)
+    x = floating(x)
     axes = shapes.axes_of(axis, x.ndim, "var")
     wide = _wide(x)
     deviation = apply("subtract", wide, mean(wide, axis=axes, keepdims=True))
@@ -218,7 +218,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     >>> print(value.round(4), slope)
     1000.6931 [0.5 0.5 0. ]
     """
-    x = _floating(x)
+    x = floating(x)
     axes = shapes.axes_of(axis, x.ndim, "logsumexp")
     if shapes.size_of(x.shape, axes) == 0:
         raise ShapeError(f"logsumexp over no elements, of an array of shape {x.shape}")
@@ -251,21 +251,15 @@ def softmax(x: Any, axis: Axis = -1) -> Variable:
     >>> graph.softmax(np.array([1000.0, 1000.0, -np.inf]))
     Variable([0.5, 0.5, 0. ])
     """
-    x = _floating(x)
+    x = floating(x)
     axes = shapes.axes_of(axis, x.ndim, "softmax")
     return run(_SOFTMAX, (x,), axis=axes) if x.size else x
 
 
 def log_softmax(x: Any, axis: Axis = -1) -> Variable:
     """The logarithm of `softmax`, also accurate where `softmax` underflows."""
-    x = _floating(x)
+    x = floating(x)
     return apply("subtract", x, logsumexp(x, axis=axis, keepdims=True))
-
-
-def _floating(x: Any) -> Variable:
-    """Integers and bools become float64, as in NumPy."""
-    x = constant(x)
-    return x if is_float(x.dtype) else astype(x, np.float64)
 
 
 def _wide(x: Variable) -> Variable:

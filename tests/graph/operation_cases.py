@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from differences import along, slopes
 
 from dualbcast import graph
 
 Array = Any
+Check = Callable[["Case"], None]
 
 
 @dataclass
@@ -89,6 +91,13 @@ def check_jvp(case: Case) -> None:
     np.testing.assert_allclose(value, case.reference(*args), rtol=1e-13, atol=1e-14)
     assert np.shape(tangent) == np.shape(value)
     np.testing.assert_allclose(tangent, along(case.reference, args, tangents), rtol=1e-9, atol=1e-9)
+
+
+TO_SECOND_ORDER = pytest.mark.parametrize(
+    "check",
+    [check_value, check_gradient, check_second_derivatives, check_jvp],
+    ids=lambda check: check.__name__.removeprefix("check_"),
+)
 
 
 def check_float32(case: Case) -> None:

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import slopes
-from operation_cases import (
-    Case,
-    check_against_jax,
-    check_float32,
-    check_gradient,
-    check_jvp,
-    check_second_derivatives,
-    check_value,
-)
+from operation_cases import TO_SECOND_ORDER, Case, Check, check_against_jax, check_float32
 
 from dualbcast import ArgumentError, ShapeError, graph
 
@@ -104,23 +96,9 @@ EACH = pytest.mark.parametrize(
 
 
 @EACH
-def test_value_is_that_of_numpy(case: Case) -> None:
-    check_value(case)
-
-
-@EACH
-def test_gradient_is_that_of_differences(case: Case) -> None:
-    check_gradient(case)
-
-
-@EACH
-def test_second_derivatives_are_those_of_differences(case: Case) -> None:
-    check_second_derivatives(case)
-
-
-@EACH
-def test_jvp_is_that_of_differences(case: Case) -> None:
-    check_jvp(case)
+@TO_SECOND_ORDER
+def test_operation(case: Case, check: Check) -> None:
+    check(case)
 
 
 @EACH

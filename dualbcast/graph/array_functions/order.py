@@ -12,8 +12,8 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
-from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.elementwise import apply, astype, where
+from dualbcast.graph.arrays import namespace
+from dualbcast.graph.elementwise import apply, floating, where
 from dualbcast.graph.indexing import take_along_axis
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Primitive
@@ -65,8 +65,7 @@ def quantile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     >>> graph.grad(lambda v: np.quantile(v, 0.75))(np.array([3.0, 0.0, 1.0])).round(3)
     array([0.5, 0. , 0.5])
     """
-    x = constant(a)
-    x = x if is_float(x.dtype) else astype(x, np.float64)
+    x = floating(a)
     axes = shapes.axes_of(axis, x.ndim, "quantile")
     count = shapes.size_of(x.shape, axes)
     if count == 0:

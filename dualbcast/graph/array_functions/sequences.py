@@ -14,7 +14,7 @@ from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import is_float, namespace
-from dualbcast.graph.elementwise import apply, astype, call, where
+from dualbcast.graph.elementwise import apply, astype, call, floating, where
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, method
@@ -68,7 +68,7 @@ def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None, edg
 
 
 def _slopes(x: Variable, axis: int, step: Any, edge_order: int) -> Variable:
-    y, count = shapes.moveaxis(x if is_float(x.dtype) else astype(x, np.float64), axis, -1), x.shape[axis]
+    y, count = shapes.moveaxis(floating(x), axis, -1), x.shape[axis]
     if count <= edge_order:
         raise ShapeError(f"gradient along an axis of length {count}, which must be {edge_order + 1} at least")
     places = _beside(x, step)
@@ -200,7 +200,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> graph.grad(lambda x, fp: np.interp(x, xp, fp), wrt=(0, 1))(2.5, fp)
     (np.float64(-1.0), array([0.  , 0.25, 0.75]))
     """
-    x, xp, fp = [each if is_float(each.dtype) else astype(each, np.float64) for each in map(constant, (x, xp, fp))]
+    x, xp, fp = map(floating, (x, xp, fp))
     if xp.ndim != 1 or fp.shape != xp.shape or not xp.size:
         raise ShapeError(f"interp: the points are of two sequences of one length, not {xp.shape} and {fp.shape}")
     if period is not None:

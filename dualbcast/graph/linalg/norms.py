@@ -9,13 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import reductions, shapes
-from dualbcast.graph.arrays import is_float
-from dualbcast.graph.elementwise import apply, astype, call
+from dualbcast.graph.elementwise import apply, call, floating
 from dualbcast.graph.linalg.decompositions import svd
 from dualbcast.graph.linalg.solving import inv
 from dualbcast.graph.primitives import constant
@@ -53,8 +50,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     >>> graph.grad(np.linalg.norm)(np.array([3.0, 4.0]))
     array([0.6, 0.8])
     """
-    x = constant(x)
-    x = x if is_float(x.dtype) else astype(x, np.float64)
+    x = floating(x)
     axes = shapes.axes_of(axis, x.ndim, "norm")
     if axis is None and ord is None:
         return _of_vectors(x, 2, axes, keepdims)
@@ -67,8 +63,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Variable:
     """The norm of all elements along axes, by default all: `numpy.linalg.vector_norm`."""
-    x = constant(x)
-    x = x if is_float(x.dtype) else astype(x, np.float64)
+    x = floating(x)
     return _of_vectors(x, ord, shapes.axes_of(axis, x.ndim, "vector_norm"), keepdims)
 
 

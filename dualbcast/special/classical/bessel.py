@@ -14,7 +14,7 @@ import numpy as np
 
 from dualbcast.arithmetic import isinf
 from dualbcast.special.classical import coefficients as table
-from dualbcast.special.classical.series import polynomial, quotient
+from dualbcast.special.polynomials import polynomial, quotient
 
 # Zeros, in two parts of which the first has 24 bits, and the squares of the next ones.
 J0_ZERO, J0_ZERO_REST, J0_SECOND = 2.404825448989868, 1.0870590460455913e-07, 30.471262343662087

@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast.arithmetic import isinf
 from dualbcast.special.classical import coefficients as table
 from dualbcast.special.classical.carlson import elliprd, elliprf
-from dualbcast.special.classical.series import polynomial
+from dualbcast.special.polynomials import polynomial
 
 # --- complete integrals --------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ import numpy as np
 from dualbcast.arithmetic import isinf
 from dualbcast.special.classical import coefficients as table
 from dualbcast.special.classical.power_transforms import log1prel, log1prel_slope
-from dualbcast.special.classical.series import polynomial, quotient
 from dualbcast.special.exponentials import exp_over
+from dualbcast.special.polynomials import polynomial, quotient
 from dualbcast.special.trigonometric import sinc_slope
 
 EULER = 0.57721566490153286061

@@ -6,8 +6,8 @@ import math
 
 from dualbcast.arithmetic import isinf
 from dualbcast.special.classical import coefficients as table
-from dualbcast.special.classical.series import polynomial
 from dualbcast.special.exponentials import softplus
+from dualbcast.special.polynomials import polynomial
 
 # 1 / e in three parts: the first has 24 bits, and the second as many as make a double of both.
 INVERSE_E = (0.3678794503211975, -9.149755175741348e-09, -1.2428753672788363e-17)

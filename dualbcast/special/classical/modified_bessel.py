@@ -12,7 +12,7 @@ import math
 
 from dualbcast.arithmetic import isinf, minimum, sign
 from dualbcast.special.classical import coefficients as table
-from dualbcast.special.classical.series import polynomial, quotient, with_slope
+from dualbcast.special.polynomials import polynomial, quotient, with_slope
 
 # The functions of the first kind overflow before.
 LARGEST = 1500.0

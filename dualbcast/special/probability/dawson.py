@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from dualbcast.special.polynomials import polynomial
 from dualbcast.special.probability.error import TWO_OVER_SQRT_PI
-from dualbcast.special.probability.polynomials import horner
 
 # Dawson's integral is x * P(x * x) / Q(x * x) up to x = 6; beyond it is (1 + w * R(w)) / (2 * x) with w = 1 / x**2.
 # docs/generate_coefficients.py finds P, Q and R.
@@ -54,9 +54,9 @@ def dawsn(x: float) -> float:
     """
     if abs(x) < 6:
         z = x * x
-        return x * (horner(z, _ABOVE) / horner(z, _BELOW))
+        return x * (polynomial(z, _ABOVE) / polynomial(z, _BELOW))
     w = 1.0 / x * (1.0 / x)
-    return 0.5 / x * (1.0 + w * horner(w, _TAIL))
+    return 0.5 / x * (1.0 + w * polynomial(w, _TAIL))
 
 
 def dawsn_slope(x: float, y: float) -> float:
@@ -64,7 +64,7 @@ def dawsn_slope(x: float, y: float) -> float:
     if abs(x) < 6:
         return 1.0 - 2.0 * x * y
     w = 1.0 / x * (1.0 / x)
-    return -(w * horner(w, _TAIL))
+    return -(w * polynomial(w, _TAIL))
 
 
 def erfi(x: float) -> float:

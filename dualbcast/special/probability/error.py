@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dualbcast.special.normal import SQRT2, quantile
-from dualbcast.special.probability.polynomials import horner
+from dualbcast.special.polynomials import polynomial
 
 LN2 = math.log(2.0)
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -70,7 +70,7 @@ def erfcx(x: float) -> float:
     inverse = 1.0 / (size + 4.0)
     # (1 + 2 * x) * erfcx(x) is 1 at 0, and this form keeps the digits there.
     share = size * inverse if size < 1 else 1.0 - 4.0 * inverse
-    product = 1.0 + share * horner(1.0 - 8.0 * inverse, _VALUE)
+    product = 1.0 + share * polynomial(1.0 - 8.0 * inverse, _VALUE)
     tail = product * half_scale(size)
     return 2.0 * scaled_exponential(x) - tail if x < 0 else tail
 
@@ -80,7 +80,7 @@ def erfcx_slope(x: float) -> float:
     if x < 0.5:
         return 2.0 * x * erfcx(x) - TWO_OVER_SQRT_PI
     scale = half_scale(x)
-    return -(horner(1.0 - 8.0 / (x + 4.0), _SLOPE) * scale * scale)
+    return -(polynomial(1.0 - 8.0 / (x + 4.0), _SLOPE) * scale * scale)
 
 
 def erfcx_curvature(x: float) -> float:
@@ -88,7 +88,7 @@ def erfcx_curvature(x: float) -> float:
     if x < 0.5:
         return 2.0 * erfcx(x) + 2.0 * x * erfcx_slope(x)
     scale = half_scale(x)
-    return horner(1.0 - 8.0 / (x + 4.0), _CURVATURE) * scale * scale * scale
+    return polynomial(1.0 - 8.0 / (x + 4.0), _CURVATURE) * scale * scale * scale
 
 
 def half_scale(x: float) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.special.polynomials import polynomial
 from dualbcast.special.probability.error import erfcx
-from dualbcast.special.probability.polynomials import horner
 from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
 # Where the uniform expansion is used: from this parameter on, and as far from it, in units of the parameter.
@@ -193,7 +193,7 @@ def fraction(a: float, x: float) -> float:
 
 def small_upper(a: float, x: float) -> float:
     """`gammaincc` for a < 1 and x < 1.1, without the cancellation of 1 - P where both are small."""
-    log_power = a * (math.log(x) - horner(a - 0.5, LOG_GAMMA))
+    log_power = a * (math.log(x) - polynomial(a - 0.5, LOG_GAMMA))
     # The sum of -a * (-x)**n / ((a + n) * n!) over n = 1, 2, …
     term, total, n, count = -1.0, 0.0, 0.0, 0
     added = 1.0
@@ -213,7 +213,7 @@ def uniform_tail(a: float, x: float, side: float) -> float:
     eta = m * math.sqrt(2.0 * ratio)
     total = 0.0
     for row in UNIFORM:
-        total = total / a + horner(eta, row)
+        total = total / a + polynomial(eta, row)
     # The smaller tail is computed, and is the upper one where x is above a.
     upper = 1.0 if eta > 0 else -1.0
     scale = math.exp(-a * m * m * ratio)

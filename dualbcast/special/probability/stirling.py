@@ -8,7 +8,7 @@ import math
 
 from dualbcast.special.exponentials import xlogy
 from dualbcast.special.gamma import digamma, polygamma
-from dualbcast.special.probability.polynomials import horner
+from dualbcast.special.polynomials import polynomial
 
 # The coefficients B_2k / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, from k = 7 down to 1.
 _STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
@@ -29,14 +29,14 @@ def factorial(a: float) -> float:
 def stirling_error(a: float) -> float:
     """log(gamma(a)) - (a - 1/2) * log(a) + a - log(2 * pi) / 2 for a >= 10."""
     u = 1.0 / a
-    return u * horner(u * u, _STIRLING)
+    return u * polynomial(u * u, _STIRLING)
 
 
 def deviance_ratio(m: float) -> float:
     """(m - log1p(m)) / m**2 for m in [-1/2, 1/2]; it is smooth, and 1/2 at 0."""
     inverse = 1.0 / (2.0 + m)
     t = m * inverse
-    return (1.0 - 2.0 * t * inverse * horner(t * t, _ATANH)) * inverse
+    return (1.0 - 2.0 * t * inverse * polynomial(t * t, _ATANH)) * inverse
 
 
 def deviance(a: float, x: float, surplus: float) -> float:
@@ -116,7 +116,7 @@ def digamma_rest(a: float) -> float:
     if a < 10:
         return digamma(a + 1.0) - math.log(a)
     u = 1.0 / a
-    return u * (0.5 - u * horner(u * u, _DIGAMMA[:-1]))
+    return u * (0.5 - u * polynomial(u * u, _DIGAMMA[:-1]))
 
 
 def digamma_rest_slope(a: float) -> float:
@@ -124,4 +124,4 @@ def digamma_rest_slope(a: float) -> float:
     if a < 10:
         return polygamma(1, a + 1.0) - 1.0 / a
     u = 1.0 / a
-    return u * u * (u * horner(u * u, _BERNOULLI) - 0.5)
+    return u * u * (u * polynomial(u * u, _BERNOULLI) - 0.5)
