@@ -20,7 +20,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.source import find_source
-from dualbcast.frontend.values import Static
+from dualbcast.frontend.values import Axes, Static
 from dualbcast.frontend.vectors import Dims
 from dualbcast.runtime.arguments import array_kind
 
@@ -122,8 +122,8 @@ class Form:
     """How a call fills the parameters. There is one object for each form, so that it is compared by identity."""
 
     # For each parameter in order, with those of `*args` spread, the known value, None for an array, for a whole array
-    # the number of its axes, for one with core dimensions their lengths, or COMPLEX.
-    slots: tuple[Static | Core | int | str | None, ...]
+    # its axes, for one with core dimensions their lengths, or COMPLEX.
+    slots: tuple[Static | Core | Axes | str | None, ...]
     # The parameters that are arrays, or elements of cores; the lengths of whole arrays, and the parts of complex ones.
     names: tuple[str, ...]
     parameters: tuple[str, ...]  # all that a caller can give; positions in `wrt` count these
@@ -268,14 +268,14 @@ class Binder:
         decided = iter(marks)
         key = tuple(next(decided) if slot.mark is _OPEN else slot.mark for slot in filling.slots)
         pairs = [*zip(filling.slots, key, strict=True)]
-        slots = tuple(mark if mark is None or type(mark) is int else Static(values[s.place]) for s, mark in pairs)
+        slots = tuple(mark if mark is None or isinstance(mark, Axes) else Static(values[s.place]) for s, mark in pairs)
         names: list[str] = []
         places: list[int] = []
         whole: list[tuple[int, int]] = []
         for slot, mark in pairs:
-            if mark is None or type(mark) is int:
-                whole += [] if mark is None else [(len(names), mark)]
-                names += [slot.name, *[f"{slot.name}.shape[{axis}]" for axis in range(mark or 0)]]
+            if mark is None or isinstance(mark, Axes):
+                whole += [] if mark is None else [(len(names), mark.ndim)]
+                names += [slot.name, *[f"{slot.name}.shape[{axis}]" for axis in range(mark.ndim if mark else 0)]]
                 places.append(slot.place)
         spread = tuple(name for name in filling.spread if name in names)
         # With setdefault two threads that come here at once get the same object.

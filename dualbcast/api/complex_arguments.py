@@ -11,6 +11,7 @@ from typing import Any
 
 from dualbcast.api.binding import COMPLEX, Form
 from dualbcast.complex_numbers import Complex
+from dualbcast.frontend.values import Axes
 
 
 def is_complex(value: Any) -> bool:
@@ -41,7 +42,7 @@ def _form(form: Form, places: tuple[int, ...]) -> Form:
     for position, slot in enumerate(form.slots):
         if slot is None and count in places:
             slots[position] = COMPLEX
-        count += 1 if slot is None else 1 + slot if isinstance(slot, int) else 0
+        count += 1 if slot is None else 1 + slot.ndim if isinstance(slot, Axes) else 0
     whole = tuple([(moved[place], axes) for place, axes in form.whole])
     return replace(form, slots=tuple(slots), names=tuple(names), pairs=tuple(pairs), whole=whole)
 

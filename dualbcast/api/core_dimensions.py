@@ -19,7 +19,7 @@ from dualbcast.api.complex_arguments import is_complex
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import called, is_variable, plain_arrays
 from dualbcast.frontend.signatures import Core
-from dualbcast.frontend.values import Static
+from dualbcast.frontend.values import Axes, Static
 from dualbcast.frontend.vectors import Dims
 from dualbcast.runtime.arguments import forms_of, is_array
 from dualbcast.runtime.launch_plan import Recent
@@ -140,15 +140,17 @@ class CoreBinder(Binder):
                 if wanted != length:
                     reason = f"the signature says {wanted}" if not who else f"{who} has {each} = {wanted}"
                     raise self._misfit(name, own, shape, f"{reason}, and here it is {length}")
+            if 0 in core:
+                raise self._misfit(name, own, shape, "a core has an element at least")
             if math.prod(core) > _LARGEST:
                 raise self._misfit(name, own, shape, f"a core may have {_LARGEST:,} elements at most")
             cores.append(core)
         remaining = iter(cores)
-        slots: list[Static | Core | int | str | None] = []
+        slots: list[Static | Core | Axes | str | None] = []
         for slot in form.slots:
             shape = () if isinstance(slot, Static) else next(remaining)
             slots.append(Core(shape) if shape else slot)
-            for _ in range(slot if isinstance(slot, int) else 0):
+            for _ in range(slot.ndim if isinstance(slot, Axes) else 0):
                 next(remaining)
         flat_names = [names_of(name, shape) for name, shape in zip(form.names, cores, strict=True)]
         whole = tuple([(sum(map(len, flat_names[:place])), axes) for place, axes in form.whole])

@@ -22,7 +22,7 @@ from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.lower import Argument, WholeArray, lower
 from dualbcast.frontend.signatures import Core
-from dualbcast.frontend.values import Static
+from dualbcast.frontend.values import Axes, Static
 from dualbcast.ir.nodes import Function, numbers
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
@@ -174,7 +174,7 @@ class Dispatch:
         return program, captured
 
 
-def _argument(slot: Static | Core | int | str | None, kinds: Iterator[Kind]) -> Argument:
+def _argument(slot: Static | Core | Axes | str | None, kinds: Iterator[Kind]) -> Argument:
     """A parameter as the front end wants it; `kinds` has those of arrays and of the lengths of whole ones."""
     if isinstance(slot, Static):
         return slot
@@ -186,7 +186,7 @@ def _argument(slot: Static | Core | int | str | None, kinds: Iterator[Kind]) -> 
     if isinstance(slot, str):
         next(kinds)
         return "complex"
-    for _ in range(slot):
+    for _ in range(slot.ndim):
         next(kinds)
     return WholeArray(kind, slot)
 

@@ -76,18 +76,16 @@ class Program:
                 if read() is not value and not guard.holds():
                     return None
             if not self._captures:
-                return self.places(values)
+                return self.places(values) if self._axes else ()
             arrays = tuple([capture.read() for capture in self._captures])
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
         if tuple(map(array_kind, arrays)) != self._kinds:
             return None
-        return (*arrays, *self.places((*values, *arrays)))
+        return (*arrays, *self.places((*values, *arrays))) if self._axes else arrays
 
     def places(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The places of elements that the function asks for, in the shape that all but whole arrays broadcast to."""
-        if not self._axes:
-            return ()
         whole = [place for place, _ in self.whole]
         return places_along(self._axes, [value for at, value in enumerate(values) if at not in whole])
 

@@ -16,20 +16,22 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.foreign_objects import as_plain, called, instead, is_variable
+from dualbcast.frontend.values import Axes
 from dualbcast.program.outputs import library_of
 from dualbcast.runtime.arguments import is_array
 
 
-def axes_of(value: Any, name: str) -> int:
-    """How many axes a whole array has; an ArgumentError for anything else."""
+def axes_of(value: Any, name: str) -> Axes:
+    """The axes of a whole array; an ArgumentError for anything else."""
     value = as_plain(value, name)
-    if is_variable(value) and value.ndim:
-        return int(value.ndim)
-    if not (is_array(value, "numpy") or is_array(value, "cupy")):
-        raise ArgumentError(f"{name} is whole, and {called(value)} is no array. {instead(value, name)}")
+    if not (is_variable(value) or is_array(value, "numpy") or is_array(value, "cupy")):
+        hint = "Pass an array of numbers" if isinstance(value, int | float | complex) else instead(value, name)
+        raise ArgumentError(f"{name} is whole, and {called(value)} is no array. {hint}")
     if not value.ndim:
         raise ArgumentError(f"{name} is whole, and an array without axes has nothing to index")
-    return int(value.ndim)
+    if value.dtype.kind == "c":
+        raise ArgumentError(f"{name} is whole and complex; give its parts as two whole arrays, {name}.real and .imag")
+    return Axes(int(value.ndim), 0 in value.shape)
 
 
 def spread(value: Any, name: str) -> tuple[Any, ...]:

@@ -8,7 +8,18 @@ from types import FunctionType
 
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Arguments, Keywords, Record, Static, Value, describe, is_complex, is_function
+from dualbcast.frontend.values import (
+    Arguments,
+    Keywords,
+    Record,
+    Static,
+    Value,
+    Whole,
+    describe,
+    is_complex,
+    is_function,
+    is_number,
+)
 from dualbcast.frontend.vectors import is_array
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
@@ -36,9 +47,16 @@ def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
         instead = "z.real, z.imag or abs(z); functions of complex numbers are in cmath"
     elif isinstance(value, Record):
         instead = "one item of it"
+    elif isinstance(value, Whole):
+        instead = "an element of it, with an index for each axis"
     elif is_function(value):
         instead = "a call of it"
     env.fail(node, f"a number is needed here, and this is {describe(value)}", instead)
+
+
+def as_number(env: Environment, value: Value, node: ast.AST) -> Value:
+    """The value if it is a number, real or complex; an error if it is none."""
+    return value if is_complex(value) else as_scalar(env, value, node)
 
 
 def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
@@ -63,7 +81,12 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
 
 
 def call_method(env: Environment, value: Value, name: str, *args: Value, node: ast.AST) -> Value | None:
-    """The result of a method that the author of a named tuple or dataclass has written; None if there is none."""
+    """The result of a method that the author of a named tuple or dataclass has written; None if there is none.
+
+    Complex numbers have methods of numbers only, as Python's do.
+    """
+    if is_complex(value) and not all(map(is_number, args)):
+        return None
     method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":

@@ -152,7 +152,7 @@ def _reduced(
     if not rows.shape[-1] and start is None:
         env.fail(node, "this array is empty, and has neither a smallest nor a largest element", "an array of numbers")
     items: list[Atom] = []
-    for row in rows.reshape(-1, rows.shape[-1]):
+    for row in rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]):
         first, *others = row if start is None else [start, *row]
         for item in others:
             first = combine(env, node, first, item)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast import complex_numbers
 from dualbcast.complex_numbers import Complex
-from dualbcast.frontend.arithmetic import as_scalar
+from dualbcast.frontend.arithmetic import as_number, as_scalar
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import Arguments, Record, Value, is_complex
@@ -20,6 +20,7 @@ from dualbcast.ir.nodes import Const
 # The largest whole exponent, of either sign, whose power is a product.
 _LARGEST_PRODUCT = 16
 
+_POWERS = pow, np.power, np.float_power
 # By the name in `complex_numbers`, the callables that mean it where an argument is complex; those of `cmath` always do.
 _SPELLINGS = {
     "exp": "cmath.exp numpy.exp",
@@ -86,10 +87,11 @@ def call(env: Environment, function: Any, arguments: Arguments, node: ast.AST) -
     if not is_of_cmath and not any(map(is_complex, arguments.args)):
         return None
     if function is cmath.rect:
-        return inline(env, _OWN.rect, arguments, node)
+        r_and_phi = tuple([as_scalar(env, part, node) for part in arguments.args])
+        return inline(env, _OWN.rect, Arguments(r_and_phi, arguments.keywords), node)
     if function is cmath.log or function is np.log:
         return _logarithm(env, arguments, node)
-    if function is np.power and len(arguments.args) == 2:
+    if any(function is each for each in _POWERS) and len(arguments.args) == 2:
         return power(env, arguments.args[0], arguments.args[1], node)
     entry = _FUNCTIONS.get(id(function))
     if entry is None or entry[0] is not function or len(arguments.args) != 1 or arguments.keywords:
@@ -100,7 +102,7 @@ def call(env: Environment, function: Any, arguments: Arguments, node: ast.AST) -
 def reduced(env: Environment, name: str, total: Value, value: Value, node: ast.AST) -> Value:
     """The sum ("add") or the product ("mul") of two numbers, of which one is complex."""
     method = {"add": _OWN.Complex.__add__, "mul": _OWN.Complex.__mul__}[name]
-    return inline(env, method, Arguments((from_any(env, total, node), value)), node)
+    return inline(env, method, Arguments((from_any(env, total, node), as_number(env, value, node))), node)
 
 
 def _logarithm(env: Environment, arguments: Arguments, node: ast.AST) -> Value:
@@ -118,6 +120,7 @@ def power(env: Environment, base: Value, exponent: Value, node: ast.AST) -> Valu
     is_whole = isinstance(exponent, Const) and float(exponent.value).is_integer()
     count = int(exponent.value) if is_whole and isinstance(exponent, Const) else 0
     z = from_any(env, base, node)
+    exponent = as_number(env, exponent, node)
     if exponent == Const(0.5, "float"):
         return inline(env, _OWN.sqrt, Arguments((z,)), node)
     if not is_whole or abs(count) > _LARGEST_PRODUCT:

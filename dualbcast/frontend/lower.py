@@ -27,7 +27,7 @@ from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.signatures import Core, returned
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
-from dualbcast.frontend.values import Frame, Record, Static, Unassigned, Value, Whole, describe
+from dualbcast.frontend.values import Axes, Frame, Record, Static, Unassigned, Value, Whole, describe
 from dualbcast.frontend.vectors import Dims, captured, is_array
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of, remove_dead
@@ -47,13 +47,13 @@ RESERVED = frozenset(keyword.kwlist) | {
 
 
 class WholeArray(NamedTuple):
-    """The argument of a parameter that is a whole array: the kind of its elements, and how many axes it has.
+    """The argument of a parameter that is a whole array: the kind of its elements, if there are any, and its axes.
 
     Its place is taken by a parameter for its first element, and one for the length of each axis.
     """
 
     kind: Kind
-    axes: int
+    axes: Axes
 
 
 Argument = Kind | Const | Static | Core | WholeArray | Literal["complex"]
@@ -178,9 +178,9 @@ def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[
             instead = "a tuple" if isinstance(known, list) else "a number, an array, or a static argument"
             value = env.usable(held(known, name), param, name, instead)
         elif isinstance(argument, WholeArray):
-            shape = [Var(env.names.fresh(f"{name}_shape{axis}"), "int") for axis in range(argument.axes)]
+            shape = [Var(env.names.fresh(f"{name}_shape{axis}"), "int") for axis in range(argument.axes.ndim)]
             first = Var(env.names.fresh(name), argument.kind)
-            value = Whole(Array(first.name, first.kind), Const(0, "int"), tuple(shape))
+            value = Whole(Array(first.name, first.kind), Const(0, "int"), tuple(shape), argument.axes.is_empty)
             params += [first, *shape]
             env.taken.add(name)
         elif argument == "complex":

@@ -57,18 +57,37 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
-    """An operator with two operands."""
-    left, right, name = expression(env, node.left), expression(env, node.right), _NAMES[type(node.op)]
+    return with_two(type(node.op), env, node, expression(env, node.left), expression(env, node.right))
+
+
+def with_two(syntax: type[ast.AST], env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
+    """An operator with two operands; the node is its own, or that of a call."""
+    name, at = _NAMES[syntax], (node.left, node.right) if isinstance(node, ast.BinOp) else (node, node)
+    if issubclass(syntax, ast.cmpop):
+        return _compare_two(env, syntax(), (left, node), (right, node), node)
     if name == "pow" and (is_complex(left) or is_complex(right)):
         return complex_values.power(env, left, right, node)
     for first, second, prefix in ((left, right, "__"), (right, left, "__r")):
-        own = call_method(env, first, f"{prefix}{_METHODS[type(node.op)]}__", second, node=node)
+        own = call_method(env, first, f"{prefix}{_METHODS[syntax]}__", second, node=node)
         if own is not None:
             return own
     if is_array(left) or is_array(right):
         if name == "matmul":
             return matmul(env, node, left, right)
         return elementwise(env, partial(binary, name, env, node), (left, right), node)
+    joined = _joined(env, name, left, right, node)
+    if joined is not None:
+        return joined
+    classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
+    if len(classes) == 2 and name == "bitor":
+        return Static(classes[0] | classes[1])  # for isinstance()
+    if is_complex(left):
+        as_scalar(env, right, at[1])  # what is no number is the fault, and not the complex number
+    return binary(name, env, node, as_scalar(env, left, at[0]), as_scalar(env, right, at[1]))
+
+
+def _joined(env: Environment, name: str, left: Value, right: Value, node: ast.AST) -> Value | None:
+    """The tuple or list that `+` joins of two, or that `*` repeats; None for anything else."""
     sequences = [side for side in (left, right) if isinstance(side, Record) and side.is_sequence]
     if name == "add" and len(sequences) == 2:
         if sequences[0].family is not sequences[1].family:
@@ -79,21 +98,22 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
         if isinstance(count, Const) and count.kind != "float":
             check_length(env, len(items) * int(count.value), node)
             return Record(items.family, tuple(items) * int(count.value))
-    classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
-    if len(classes) == 2 and name == "bitor":
-        return Static(classes[0] | classes[1])  # for isinstance()
-    return binary(name, env, node, as_scalar(env, left, node.left), as_scalar(env, right, node.right))
+    return None
 
 
 @lowers(ast.UnaryOp)
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         return unary("not", env, node, condition(env, node.operand))
-    value = expression(env, node.operand)
-    own = call_method(env, value, f"__{_METHODS[type(node.op)]}__", node=node)
+    return with_one(type(node.op), env, node, expression(env, node.operand))
+
+
+def with_one(syntax: type[ast.AST], env: Environment, node: ast.AST, value: Value, /) -> Value:
+    """An operator with one operand; the node is its own, or that of a call."""
+    own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
     if is_array(value):
-        return elementwise(env, partial(unary, _NAMES[type(node.op)], env, node), (value,), node)
-    return unary(_NAMES[type(node.op)], env, node, value) if own is None else own
+        return elementwise(env, partial(unary, _NAMES[syntax], env, node), (value,), node)
+    return unary(_NAMES[syntax], env, node, value) if own is None else own
 
 
 def matmul(env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
@@ -121,7 +141,7 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 
 def _compare_two(
-    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.expr], two: tuple[Value, ast.expr], node: ast.Compare
+    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.AST], two: tuple[Value, ast.AST], node: ast.AST
 ) -> Value:
     (left, left_node), (right, right_node) = one, two
     if type(operator) in _NAMES and (is_array(left) or is_array(right)):

@@ -163,13 +163,22 @@ class Range:
         return None
 
 
+class Axes(NamedTuple):
+    """How many axes a whole array has, and whether it has no elements."""
+
+    ndim: int
+    is_empty: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole array, or the part of it at some leading indices: where that begins, and the lengths of its axes."""
+    """A whole array, or the part of it at some leading indices: where that begins, the lengths of its axes, and whether
+    the array has no elements."""
 
     array: Array
     begin: Atom
     shape: tuple[Atom, ...]
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +309,12 @@ def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ..
 def is_complex(value: Value) -> bool:
     """Whether a value is a complex number."""
     return isinstance(value, Record) and value.python_type is Complex
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is a number, real or complex; a member of an IntEnum is one."""
+    is_member = isinstance(value, Static) and isinstance(value.object, int | float)
+    return isinstance(value, Atom) or is_complex(value) or is_member
 
 
 def is_function(value: Value) -> bool:

@@ -37,11 +37,13 @@ def at(env: Environment, whole: Whole, indices: list[tuple[Value, ast.expr]], mo
             place = env.op("mul", place, length, kind="int", node=node)
         if position < len(indices):
             inner = _bounded(env, *indices[position], length, mode)
+            if whole.is_empty and mode != "raise":  # then one of the lengths is 0, and there is nothing to read instead
+                inner = env.emit(Op(BOUNDED, (inner, length), "int", env.locate(indices[position][1])), node)
             place = inner if place is None else env.op("add", place, inner, kind="int", node=node)
     assert place is not None
     begin = env.op("add", whole.begin, place, kind="int", node=node)
     if len(indices) < len(whole.shape):
-        return Whole(whole.array, begin, whole.shape[len(indices) :])
+        return Whole(whole.array, begin, whole.shape[len(indices) :], whole.is_empty)
     return env.emit(Op(READ, (whole.array, begin), whole.array.kind, env.locate(node)), node)
 
 

@@ -243,6 +243,14 @@ class Rotor:
         return np.cross(self.axis, r)
 
 
+def test_empty_arrays():
+    total = differentiable_broadcast(signature="(n),()->()")(lambda v, x: np.sum(v) + x)
+    assert total(np.ones((0, 3)), 1.0).shape == (0,)
+    assert total.jacobian(np.ones((4, 0, 3)), 1.0)["v"].shape == (4, 0, 3)
+    with pytest.raises(ShapeError, match=r"shape \(2, 0\): a core has an element at least"):
+        total(np.ones((2, 0)), 1.0)
+
+
 def test_methods_static_parameters_and_spread_arguments():
     np.testing.assert_array_equal(Rotor().velocity(np.array([1.0, 0.0, 0.0])), [0.0, 1.0, 0.0])
 

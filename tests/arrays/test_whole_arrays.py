@@ -357,6 +357,41 @@ def test_an_index_in_a_branch_that_is_not_taken_is_no_error() -> None:
     np.testing.assert_array_equal(function(x, np.zeros(0)), -1.0)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "python"])
+@pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((0,), "float64"), ((0,), "int32"), ((0, 3), "float32"), ((3, 0), "bool")]
+)
+def test_an_empty_array_has_no_element_to_read(shape: tuple[int, ...], dtype: str, mode: Any, backend: str) -> None:
+    """As NumPy has it: "cannot do a non-empty take from an empty axes"."""
+
+    def first(x, t):
+        if x < 0:
+            return 7.0
+        row = np.take(t, int(x), axis=0, mode=mode)
+        return np.take(row, 1, mode=mode) + x if t.ndim == 2 else row + x
+
+    function = differentiable_broadcast(whole="t", backend=backend)(first)
+    function(np.ones(2), np.ones((2, 2) if len(shape) == 2 else 2, dtype))
+    with pytest.raises(BoundsError, match=r"index \(1,\)"):
+        function(np.array([-1.0, 0.0]), np.ones(shape, dtype))
+    np.testing.assert_array_equal(function(np.array([-1.0, -2.0]), np.ones(shape, dtype)), 7.0)
+    assert function(np.ones(0), np.ones(shape, dtype)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, t: dualbcast.tables.interp(x, t, t),
+        lambda x, t: dualbcast.tables.cubic_spline(x, t, t, t),
+        lambda x, t: dualbcast.tables.cubic_hermite(x, t, t, t),
+    ],
+)
+def test_nothing_is_interpolated_in_an_empty_table(function: Any) -> None:
+    with pytest.raises(BoundsError):
+        differentiable_broadcast(whole="t")(function)(1.0, np.ones(0))
+
+
 def test_in_a_loop_and_with_a_limit_of_iterations() -> None:
     def climb(x, t):
         i, total = 0, 0.0
@@ -383,6 +418,7 @@ def test_in_a_loop_and_with_a_limit_of_iterations() -> None:
         (lambda x, t: t[1:2] * x, "indexed by integers only"),
         (lambda x, t: t[0, 1, 2] * x, "3 indices for a whole array of 1 axis"),
         (lambda x, t: t + x, "a number is needed here, and this is a whole array"),
+        (lambda x, t: t + x, "an element of it, with an index for each axis"),
         (lambda x, t: sum(t) * x, "the length of a whole array is not known"),
         (lambda x, t: t.T * x, "a whole array has no T"),
         (lambda x, t: np.take(t, 0, mode="bounce") * x, "the mode of np.take"),
@@ -398,6 +434,8 @@ def test_arguments_that_are_refused() -> None:
     function = differentiable_broadcast(whole="t")(lambda x, t: t[0] * x)
     with pytest.raises(ArgumentError, match="t is whole, and a float is no array"):
         function(1.0, 2.0)
+    with pytest.raises(ArgumentError, match="t is whole and complex; give its parts as two whole arrays"):
+        function(1.0, np.ones(3, complex))
     with pytest.raises(ArgumentError, match="without axes"):
         function(1.0, np.array(2.0))
     with pytest.raises(ArgumentError, match="whole='q' names no parameter"):

@@ -193,9 +193,15 @@ def test_errors() -> None:
         (lambda z: z < 1, "a number is needed here, and this is a complex number"),
         (lambda z: int(z), "a number is needed here, and this is a complex number"),
         (lambda z: z.flip, "a complex number has no flip"),
+        (lambda z: abs(() * z), "a number is needed here, and this is a tuple of 0"),
+        (lambda z: abs(z**None), "a number is needed here, and this is None"),
+        (lambda z: abs(sum([z, ()])), "a number is needed here, and this is a tuple of 0"),
+        (lambda z: abs(cmath.rect((), z.real)), "a number is needed here, and this is a tuple of 0"),
+        (lambda z: abs(np.multiply(z, (1, 2))), "a number is needed here, and this is a tuple of 2"),
     ):
-        with pytest.raises(CompileError, match=message):
+        with pytest.raises(CompileError, match=message) as caught:
             differentiable_broadcast(function)(z)
+        assert caught.value.filename == __file__
     square = differentiable_broadcast(lambda z: z * z)
     with pytest.raises(BlockKeyError, match=r"z is complex, and z\.real has the complex derivative if"):
         square.jacobian(z)["z"]

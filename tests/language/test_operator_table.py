@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+import operator as operator_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ KINDS = {
     "int": "int(y)",
     "bool": "(x < 5)",
     "constant": "2",
+    "complex": "complex(x, y)",
     "tuple": "(x, y)",
     "list": "[x, 1]",
     "text": "'a'",
@@ -67,7 +69,7 @@ def outcome(cell: Cell) -> tuple[Any, CompileError | None]:
 
 def judge(expression: str) -> CompileError | None:
     """Run an expression of x and y as a kernel, and compare with plain Python."""
-    cell = Cell(program(f"return {expression}"), {"Pair": Pair})
+    cell = Cell(program(f"return {expression}"), {"Pair": Pair, "operator": operator_module})
     found, error = outcome(cell)
     if error is None:
         points = zip(X.tolist(), Y.tolist(), strict=True)
@@ -79,7 +81,7 @@ def judge(expression: str) -> CompileError | None:
 def _numbers(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [number for part in value for number in _numbers(part)]
-    return [value]
+    return [value.real, value.imag] if np.iscomplexobj(value) else [value]
 
 
 @pytest.mark.parametrize("operator", BINARY)
@@ -126,6 +128,48 @@ def test_an_operator_on_what_is_no_number_names_it(operator: str) -> None:
         elif operator not in ("is", "is not"):
             names = {"tuple": "a tuple of 2", "text": "text", "None": "None", "function": "sin", "module": "math"}
             assert names[kind] in error.message
+
+
+FUNCTIONS = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and_",
+    "|": "or_",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "==": "eq",
+    "!=": "ne",
+}
+
+
+@pytest.mark.parametrize("operator", FUNCTIONS)
+def test_the_function_of_an_operator_does_what_the_operator_does(operator: str) -> None:
+    kinds = [KINDS[kind] for kind in ("float", "int", "complex", "tuple", "text", "None", "namedtuple")]
+    for left, right in itertools.product(kinds, kinds):
+        error, other = judge(f"{left} {operator} {right}"), judge(f"operator.{FUNCTIONS[operator]}({left}, {right})")
+        assert (error and error.message) == (other and other.message)
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "float_power", "equal", "not_equal"])
+def test_numpys_functions_of_operators_take_complex_numbers(name: str) -> None:
+    numbers = [KINDS[kind] for kind in ("float", "constant", "complex")]
+    for left, right in itertools.product(numbers, numbers):
+        assert judge(f"np.{name}({left}, {right})") is None
+        if "complex" in left + right:
+            error = judge(f"np.{name}({left}, (x, {right}))")
+            assert error is not None
+            assert "this is a tuple of 2" in error.message
 
 
 # --- builtins --------------------------------------------------------------------------------------------------------
