@@ -17,6 +17,7 @@ from statements import function, returned
 
 from dualbcast import differentiable_broadcast
 from dualbcast.frontend.lower import WholeArray, lower
+from dualbcast.frontend.values import Axes
 
 __all__ = ["POINTS", "Program", "programs", "written"]
 
@@ -109,7 +110,7 @@ class Program:
 
     def lowered(self) -> Any:
         """The function in IR."""
-        return lower(self.function, [*self.kinds, *[WholeArray("float", 1)] * self.has_table]).function
+        return lower(self.function, [*self.kinds, *[WholeArray("float", Axes(1, False))] * self.has_table]).function
 
     @property
     def points(self) -> int:
