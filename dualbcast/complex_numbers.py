@@ -32,6 +32,9 @@ class Complex:
             return None
         if isinstance(real, int | float | np.generic):
             return np.result_type(real, imag, np.complex64).type(complex(real, imag))
+        of_variables = getattr(type(real), "__join_complex__", None)
+        if of_variables is not None:
+            return of_variables(real, imag)
         module = sys.modules[type(real).__module__.partition(".")[0]]
         if module.__name__ not in ("numpy", "cupy"):
             raise ArgumentError(
@@ -39,8 +42,8 @@ class Complex:
                 "their parts: z.real, z.imag"
             )
         whole = real.base
-        if whole is not None and whole is imag.base and whole.dtype.kind == "c" and whole.shape == real.shape:
-            return whole  # the parts of an array that was given to be written to
+        if whole is not None and whole is imag.base and whole.dtype.kind == "c" and _are_parts(real, imag, whole):
+            return whole  # it was given to be written to
         result = module.empty(real.shape, np.result_type(real.dtype, np.complex64))
         result.real, result.imag = real, imag
         return result
@@ -100,6 +103,16 @@ class Complex:
 
     def __rpow__(self, other: Any) -> Any:
         return power(complex(other), self)
+
+
+def _are_parts(real: Any, imag: Any, whole: Any) -> bool:
+    """Whether arrays are the parts of a complex array, and not other views of it."""
+    pairs = (real, whole.real), (imag, whole.imag)
+    return all(a.shape == b.shape and a.strides == b.strides and _address(a) == _address(b) for a, b in pairs)
+
+
+def _address(array: Any) -> int:
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def quotient(a: Any, b: Any) -> Any:

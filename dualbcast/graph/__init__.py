@@ -11,6 +11,7 @@ Each file imports only files of lines further up in this list:
     frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
     batched                                 a Variable inside vmap
+    complex_variable                        a Variable of complex numbers, as a pair of others
     primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait, and become one function
     checkpoint_policy                       whether such a function's Jacobian is kept
@@ -25,6 +26,7 @@ Each file imports only files of lines further up in this list:
       array_functions/averages              average, nansum, nanmean
       array_functions/order                 sort, quantile
       array_functions/sequences             diff, gradient, cumprod, trapezoid, convolve, interp, polyval
+    fft                                     Fourier transforms, by the names of numpy.fft
     linalg/products                         matmul, einsum
     linalg/solving                          solve, inv, det
     linalg/decompositions                   cholesky, qr, eigh, svd
@@ -43,6 +45,7 @@ Each file imports only files of lines further up in this list:
 from inspect import ismodule as _ismodule
 
 from dualbcast.graph import batching as _batching  # noqa: F401 (it enters its functions into a table)
+from dualbcast.graph import fft as fft
 from dualbcast.graph import linalg as linalg
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
 from dualbcast.graph import whole_arrays as _whole_arrays  # noqa: F401 (it enters an operation into the table)
@@ -72,6 +75,7 @@ from dualbcast.graph.array_functions.sequences import trapezoid as trapezoid
 from dualbcast.graph.backward import checkpoint as checkpoint
 from dualbcast.graph.compilation import Compiled as Compiled
 from dualbcast.graph.compilation import compile as compile
+from dualbcast.graph.complex_variable import ComplexVariable as ComplexVariable
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
 from dualbcast.graph.elementwise import where as where
@@ -89,6 +93,7 @@ from dualbcast.graph.linalg.products import matmul as matmul
 from dualbcast.graph.linalg.products import outer as outer
 from dualbcast.graph.linalg.products import tensordot as tensordot
 from dualbcast.graph.linalg.products import trace as trace
+from dualbcast.graph.linalg.products import vdot as vdot
 from dualbcast.graph.linalg.products import vecdot as vecdot
 from dualbcast.graph.primitives import stop_gradient as stop_gradient
 from dualbcast.graph.reductions import cumsum as cumsum
@@ -136,7 +141,7 @@ concatenate = concat
 detach = stop_gradient
 # They are imported under their own names, which tells checkers of types that they are public. The files are not.
 _NAMES = [name for name, value in globals().items() if name[0] != "_" and not _ismodule(value)]
-__all__ = sorted([*_NAMES, "linalg"])
+__all__ = sorted([*_NAMES, "fft", "linalg"])
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import Adapter, adapter_for, is_lazy
+from dualbcast.complex_numbers import Complex
 
 _NUMPYS = (np.ndarray, np.generic)
 _NAMESPACE = "dualbcast"  # of optree, which looks into its global one, too
@@ -69,6 +70,16 @@ def is_float(dtype: Any) -> bool:
     return bool(dtype.kind == "f") or dtype.name == "bfloat16"
 
 
+def is_inexact(dtype: Any) -> bool:
+    """Whether arrays of this dtype carry derivatives, or have parts that do."""
+    return is_float(dtype) or bool(dtype.kind == "c")
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a value is a complex number, or an array or a Variable of such."""
+    return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
+
+
 def on_host(array: Any) -> Any:
     """The array, or a NumPy array with the values of a CuPy array or, which are computed now, of a Dask array."""
     return array if isinstance(array, np.ndarray) else np.asarray(array) if is_lazy(array) else array.get()
@@ -79,7 +90,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
 
     Containers are dicts, lists, tuples, named tuples, dataclasses, and objects of classes that a user has registered
     with `optree.register_pytree_node`, globally or in the namespace "dualbcast"; everything else is a leaf, but None
-    stays.
+    stays. Complex numbers, arrays of them too, have two leaves: the real and the imaginary parts.
 
     Examples
     --------
@@ -87,6 +98,8 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
     {'layers': [("model['layers'][0][0] is 1", "model['layers'][0][1] is 2"), None]}
     """
     kind = kind_of(type(tree))
+    if kind == "complex" or (kind == "leaf" and is_complex(tree)):
+        return joined(function(f"{path}.real", tree.real), function(f"{path}.imag", tree.imag))
     if kind == "leaf":
         return None if tree is None else function(path, tree)
     if kind == "object":
@@ -119,6 +132,8 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order in which `map_leaves` meets them."""
     kind = kind_of(type(tree))
+    if kind == "complex" or (kind == "leaf" and is_complex(tree)):
+        return [tree.real, tree.imag]
     if kind == "leaf":
         return [] if tree is None else [tree]
     if kind == "object":
@@ -133,6 +148,36 @@ def leaves(tree: Any) -> list[Any]:
     return collected
 
 
+class Parts:
+    """What stands for the real and the imaginary part of complex numbers, in a container that is none of arrays."""
+
+    __slots__ = ("imag", "real")
+    is_of_parts = True
+
+    def __init__(self, real: Any, imag: Any) -> None:
+        self.real, self.imag = real, imag
+
+
+def joined(real: Any, imag: Any) -> Any:
+    """The complex numbers with these parts: arrays, numbers or Variables; of any other objects their `Parts`."""
+    if real is None and imag is None:
+        return None
+    if type(real) is float and type(imag) is float:
+        return complex(real, imag)
+    are_numbers = is_array(real) or hasattr(type(real), "__join_complex__")
+    return Complex(real, imag) if are_numbers else Parts(real, imag)
+
+
+def has_complex(tree: Any) -> bool:
+    """Whether there are complex numbers in a container."""
+    kind = kind_of(type(tree))
+    if kind in ("leaf", "complex"):
+        return is_complex(tree)
+    if kind == "object":
+        return is_registered(type(tree)) and any(map(has_complex, opened(tree)[1]))
+    return any(has_complex(part) for _, part in parts_of_tree(kind, tree))
+
+
 def rebuild(tree: Any, values: Iterable[Any]) -> Any:
     """A container like `tree` with other leaves."""
     remaining = iter(values)
@@ -142,10 +187,12 @@ def rebuild(tree: Any, values: Iterable[Any]) -> Any:
 def _kind_of_type(type_of_tree: Any) -> str:
     """The kind of container that objects of a type are; "object" if that is for optree to say, each time anew."""
     if type_of_tree.__module__ == "builtins":
-        builtin: dict[Any, str] = {dict: "dict", list: "sequence", tuple: "sequence"}
+        builtin: dict[Any, str] = {dict: "dict", list: "sequence", tuple: "sequence", complex: "complex"}
         return builtin.get(type_of_tree, "leaf")
     if is_registered(type_of_tree):
         return "object"
+    if getattr(type_of_tree, "is_of_parts", False):
+        return "complex"
     if issubclass(type_of_tree, dict):
         return "dict"
     if issubclass(type_of_tree, list | tuple):
@@ -165,6 +212,8 @@ def parts_of_tree(kind: str, tree: Any) -> Iterable[tuple[Any, Any]]:
         return tree.items()  # type: ignore[no-any-return]
     if kind == "sequence":
         return enumerate(tree)
+    if kind == "complex":
+        return [("real", tree.real), ("imag", tree.imag)]
     if kind == "named tuple":
         return zip(tree._fields, tree, strict=True)
     return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]

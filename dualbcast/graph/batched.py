@@ -48,7 +48,7 @@ class Batched(Variable):
 
 def batched(inner: Variable, level: int) -> Batched:
     """The Variable that stands for an element along the first axis of another one."""
-    new = Batched.__new__(Batched)
+    new = object.__new__(Batched)
     new.inner, new.level = inner, level
     new.tracked, new.serial = inner.tracked, inner.serial
     new._value, new.node, new.index, new.source, new.frozen = inner, None, 0, None, None

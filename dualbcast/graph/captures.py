@@ -20,6 +20,7 @@ import numpy as np
 
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import a_or_an
+from dualbcast.graph.arrays import leaves
 from dualbcast.graph.variable import Variable
 from dualbcast.rules import table
 from dualbcast.rules.guards import ABSENT, Capture, reader
@@ -103,7 +104,7 @@ class Captures:
         if len(self._seen) > _MOST_OBJECTS:
             self._refuse(path, f"is one of more than {_MOST_OBJECTS} objects that the function may read")
         elif isinstance(value, Variable):
-            self.variables.append(value)
+            self.variables += leaves(value)
         elif isinstance(value, ModuleType):
             self._modules.append(value)
         elif isinstance(value, np.ndarray):

@@ -17,7 +17,17 @@ import numpy as np
 from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, a_or_an, entry_point
-from dualbcast.graph.arrays import is_array, is_registered, kind_of, leaves, map_leaves, opened, parts_of_tree, rebuild
+from dualbcast.graph.arrays import (
+    is_array,
+    is_complex,
+    is_registered,
+    kind_of,
+    leaves,
+    map_leaves,
+    opened,
+    parts_of_tree,
+    rebuild,
+)
 from dualbcast.graph.captures import Captures
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.recording import Recorder
@@ -273,18 +283,22 @@ def _own(variable: Variable) -> Any:
 def _flatten(tree: Any, is_wrt: bool, arrays: list[Any], key: list[Any], objects: dict[str, Any]) -> None:
     """Add the arrays in a container to `arrays`, and all that a program depends on to the key."""
     kind = type(tree)
-    if kind is ndarray:
+    if kind is ndarray and tree.dtype.kind != "c":
         arrays.append(tree)
         key += tree.shape
         key += tree.strides
         key.append(tree.dtype)
-    elif kind in _STATIC:
+    elif kind in _STATIC and not (is_wrt and kind is complex):
         key.append((kind, tree))
     elif kind is float and not is_wrt:
         key.append((kind, repr(tree)))  # which tells 0.0 from -0.0
     elif kind is float or isinstance(tree, np.floating):
         arrays.append(np.asarray(tree))
         key.append((kind, "array"))
+    elif is_complex(tree) and not isinstance(tree, Variable):
+        key.append(kind)
+        for part in (tree.real, tree.imag):
+            _flatten(part, is_wrt, arrays, key, objects)
     else:
         parts = _parts(tree, kind, key)
         if parts is None:

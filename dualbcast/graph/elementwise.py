@@ -16,7 +16,7 @@ import numpy as np
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, CompileError, ShapeError
-from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.arrays import is_complex, is_float, is_inexact, namespace
 from dualbcast.graph.batched import level_of
 from dualbcast.graph.fused_region import defer
 from dualbcast.graph.primitives import arrays_of, constant, run
@@ -98,8 +98,11 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
         return OPERATIONS["call_batched"](functools.partial(apply, name), inputs)
     applied = operation(name)
     if applied.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):
-        return _ended(applied, inputs)
-    if applied.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
+        if not any(map(is_complex, inputs)):
+            return _ended(applied, inputs)
+        if applied.scalar is None:
+            raise _without_complex_numbers(applied.primitive.name)
+    elif applied.ends and not any(isinstance(each, Variable) and each._value is None for each in inputs):
         return _ended(applied, inputs)
     scalar = applied.scalar
     if applied.primitive.name == "power":
@@ -123,6 +126,9 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     >>> graph.grad(lambda v: np.sum(graph.where(v > 2, v * v, 1.0)))(np.array([1.0, 3.0]))
     array([0., 6.])
     """
+    if is_complex(x) or is_complex(y):
+        x, y = [each if isinstance(each, Variable) else np.asarray(each) for each in (x, y)]
+        return Variable.__join_complex__(where(condition, x.real, y.real), where(condition, x.imag, y.imag))
     return apply("where", condition, x, y)
 
 
@@ -135,24 +141,44 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     return x if max is None else apply("minimum", x, max)
 
 
+@registered
 @method
 def astype(x: Any, dtype: Any) -> Variable:
     """`x` converted to another dtype. A conversion to integers ends differentiation, as `int()` does."""
     x, dtype = constant(x), np.dtype(dtype)
+    if dtype.kind == "c":
+        return Variable.__join_complex__(*[astype(part, _dtype_of_parts(dtype)) for part in (x.real, x.imag)])
+    if is_complex(x):
+        raise ArgumentError(f"a Variable of {x.dtype} as {dtype} would lose its imaginary part; write z.real or abs(z)")
     return x if x.dtype == dtype else run(_ASTYPE, (x,), dtype=dtype)
+
+
+def _dtype_of_parts(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype
 
 
 def floating(x: Any) -> Variable:
     """Integers and bools become float64, as in NumPy."""
     x = constant(x)
-    return x if is_float(x.dtype) else astype(x, np.float64)
+    return x if is_inexact(x.dtype) else astype(x, np.float64)
 
 
 def call(function: BroadcastFunction, args: tuple[Any, ...], name: str = "") -> Any:
     """Call a BroadcastFunction on Variables, arrays and numbers; messages call it `name`, or by its own name."""
     # The call is bound as for arrays, but the values are the Variables themselves, captured ones too.
-    specialisation, values = function._dispatch.find(args, {}, None)
+    try:
+        specialisation, values = function._dispatch.find(args, {}, None)
+    except CompileError:
+        if any(map(is_complex, args)):
+            raise _without_complex_numbers(name or function.__name__) from None
+        raise
     return call_bound(specialisation, values, name or function.__name__)
+
+
+def _without_complex_numbers(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"np.{name} is of real numbers here, and an argument is complex; write z.real, z.imag or abs(z)"
+    )
 
 
 @registered

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dualbcast.errors import ArgumentError, a_or_an
+from dualbcast.graph.arrays import is_complex
 from dualbcast.graph.fused_region import REGION, Region, pullback_of, region_of
 from dualbcast.graph.lazy import Output, gather
 from dualbcast.graph.primitives import tracked_positions
@@ -108,6 +109,8 @@ def explain(result: Variable) -> Explanation:
     """
     if not isinstance(result, Variable):
         raise ArgumentError(f"graph.explain takes a Variable, not {a_or_an(type(result).__name__)}")
+    if is_complex(result):
+        raise ArgumentError("this Variable is complex, and so a pair: explain its parts, z.real and z.imag")
     nodes = _nodes([result])
     waits = result._value is None
     if waits:

@@ -169,7 +169,7 @@ def _held(owner: Any, views: tuple[Any, ...]) -> _Memory | None:
 
 
 def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
-    """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers and no more."""
+    """The array of a Variable that a user makes from a value, as `freeze` gives it; of real numbers."""
     array = value
     if type(value) is not np.ndarray:
         if is_lazy(value):
@@ -181,9 +181,9 @@ def freeze_value(value: Any, is_read_again: bool) -> tuple[Any, Frozen | None]:
         array = as_array(value)
         if array.dtype.kind == "O" and array is not value:
             hint = instead(value, "it")
-            raise ArgumentError(f"a Variable holds an array of real numbers, not {called(value)}. {hint}".rstrip())
+            raise ArgumentError(f"a Variable holds an array of numbers, not {called(value)}. {hint}".rstrip())
     if array.dtype.kind not in "fbiu" and array.dtype.name != "bfloat16":
-        raise DTypeError(f"a Variable holds real numbers, not {array.dtype}; convert with .astype('float64')")
+        raise DTypeError(f"a Variable holds numbers, not {array.dtype}; convert with .astype('float64')")
     return freeze(array, is_read_again)
 
 

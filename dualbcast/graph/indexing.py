@@ -127,11 +127,13 @@ GETITEM = unary(
     "indexing",
     lambda array, key: array[key],
     lambda node, cotangent: scatter_parts([cotangent], [node.static["key"]], node.inputs[0].shape),
+    is_linear=True,
 )
 _SCATTER = Primitive(
     "scatter",
     _scatter,
     lambda node, cotangents, _wanted: [run(GETITEM, tuple(cotangents), key=key) for key in node.static["keys"]],
+    linear_in="all",
 )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import entry_point
-from dualbcast.graph.arrays import leaves, map_leaves, namespace
+from dualbcast.errors import DTypeError, entry_point
+from dualbcast.graph.arrays import has_complex, leaves, map_leaves, namespace
 from dualbcast.graph.backward import backward, check_results, key_of, name_of
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.fused_region import REGION, Region, settle
@@ -65,6 +65,7 @@ def jacobian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         level = Level((args, named))
         result = level.evaluate(function, wrt, args, named)
         check_results(result, name_of(function))
+        _require_real("jacobian", level.trees, result)
         blocks = iter(_blocks(level, leaves(result), leaves(level.trees)))
         return map_leaves(lambda _path, _leaf: _packed(level, next(blocks), wrt), result)
 
@@ -110,6 +111,7 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         level = Level((args, named))
         result = level.evaluate(function, wrt, args, named)
         heads, aliases = heads_of_result(result, function, has_aux=False), leaves(level.trees)
+        _require_real("hessian", level.trees)
         blocks = _of_sums(level, result, aliases) if heads and not level.is_inner else None
         if blocks is None:
             blocks = _blocks(level, _pulled(heads, aliases), aliases)
@@ -118,6 +120,14 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         return tuple(trees) if isinstance(wrt, list | tuple) else trees[0]
 
     return named_like(transformed, "hessian", function)
+
+
+def _require_real(name: str, *trees: Any) -> None:
+    if any(map(has_complex, trees)):
+        raise DTypeError(
+            f"{name}: there are complex numbers among the arguments or results, and no array holds all derivatives of "
+            "a complex number. Differentiate a function of the parts, which are real: z.real and z.imag"
+        )
 
 
 @entry_point

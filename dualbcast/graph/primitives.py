@@ -17,10 +17,11 @@ from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, ShapeErr
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, lazy_adapter, map_leaves, namespace
 from dualbcast.graph.batched import Batched, batched, level_of
+from dualbcast.graph.complex_variable import ComplexVariable, of_parts
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
-from dualbcast.graph.variable import OPERATIONS, Variable
+from dualbcast.graph.variable import OPERATIONS, Variable, registered
 
 
 class IndexingError(ShapeError, IndexError):
@@ -49,6 +50,8 @@ _ERRORS = {
 
 def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variable:
     """Apply a primitive: compute its output, and record a node where a derivative may be asked for."""
+    if ComplexVariable in [type(each) for each in inputs]:
+        return of_parts(run, primitive, inputs, static)  # type: ignore[no-any-return]
     if STATE.batches and level_of(inputs):
         return OPERATIONS["run_batched"](run, primitive, inputs, static)
     values = _values(primitive, inputs)
@@ -66,6 +69,8 @@ def run(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> Variabl
 
 def run_several(primitive: Primitive, inputs: tuple[Any, ...], **static: Any) -> tuple[Variable, ...]:
     """As `run`, for a primitive that gives several new arrays."""
+    if ComplexVariable in [type(each) for each in inputs]:
+        return of_parts(run_several, primitive, inputs, static)  # type: ignore[no-any-return]
     if STATE.batches and level_of(inputs):
         return OPERATIONS["run_batched"](run_several, primitive, inputs, static)  # type: ignore[return-value]
     arrays = _computed(primitive, _values(primitive, inputs), static, _as_arrays)
@@ -156,6 +161,7 @@ def constant(value: Any) -> Variable:
     return value if isinstance(value, Variable) else Variable(value, tracked=False)
 
 
+@registered
 def zeros(like: Variable) -> Variable:
     """The cotangent of a Variable that nothing depends on."""
     if isinstance(like, Batched):

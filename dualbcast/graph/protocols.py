@@ -6,17 +6,19 @@ Comes in: a function or ufunc of NumPy or CuPy, with its arguments. Goes out: th
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError
-from dualbcast.graph import indexing, linalg, reductions, shapes
+from dualbcast.graph import fft, indexing, linalg, reductions, shapes
 from dualbcast.graph.array_functions import assembly, averages, order, sequences
 from dualbcast.graph.arrays import map_leaves
 from dualbcast.graph.batched import Batched
-from dualbcast.graph.elementwise import apply, astype, clip, where
+from dualbcast.graph.elementwise import apply, astype, call, clip, where
 from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.recording import read_by_python
@@ -70,6 +72,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
     np.modf: lambda x: (apply("subtract", x, apply("trunc", x)), apply("trunc", x)),
     np.positive: constant,
+    np.conjugate: lambda z: constant(z).conj(),
 }
 
 
@@ -104,11 +107,6 @@ def array_function(function: Any, args: tuple[Any, ...], options: dict[str, Any]
             read_by_python(name)
         args, options = _without((args, options), forms=function.__name__ in _OF_FORMS)
         return function(*args, **options)
-    if name.startswith("np.fft."):
-        raise ArgumentError(
-            f"{name} does not work on Variables: the graph has no derivatives of complex numbers. Sums with cosines or "
-            "sines are matrix products: x @ np.cos(…)"
-        )
     raise ArgumentError(
         f"{name} does not work on Variables: it has no derivative here. See dualbcast.graph for what there is; on "
         "v.value it works without one"
@@ -177,11 +175,12 @@ def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0) 
     return shapes.reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
 
 
-def _fftshift(x: Any, axes: Any = None, sign: int = 1) -> Variable:
-    shifted = constant(x)
-    for axis in shapes.axes_of(axes, shifted.ndim, "fftshift"):
-        shifted = shapes.roll(shifted, sign * (shifted.shape[axis] // 2), axis)
-    return shifted
+def _angle(z: Any, deg: bool = False) -> Variable:
+    angles: Variable = call(_PHASE, (z,), "angle")
+    return angles * (180.0 / math.pi) if deg else angles
+
+
+_PHASE = differentiable_broadcast(lambda z: np.angle(z))
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Variable:
@@ -226,8 +225,10 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.asarray: _array,
     # Which algorithm sorts does not matter.
     np.sort: lambda a, axis=-1, kind=None, *, stable=None: order.sort(a, axis),  # noqa: ARG005
-    np.fft.fftshift: _fftshift,
-    np.fft.ifftshift: functools.partial(_fftshift, sign=-1),
+    **{getattr(np.fft, name): getattr(fft, name) for name in fft.__all__},
+    np.real: lambda val: constant(val).real,
+    np.imag: lambda val: constant(val).imag,
+    np.angle: _angle,
     np.fix: functools.partial(apply, "trunc"),
     np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
     np.einsum: lambda *operands, optimize=None: products.einsum(*operands),  # noqa: ARG005

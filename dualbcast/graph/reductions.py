@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
-from dualbcast.graph.arrays import as_array, is_float, namespace
+from dualbcast.graph.arrays import as_array, is_complex, is_inexact, namespace
 from dualbcast.graph.elementwise import apply, astype, call, floating, where
 from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.recording import fresh_constant
@@ -62,10 +62,11 @@ def var(
     axes = shapes.axes_of(axis, x.ndim, "var")
     wide = _wide(x)
     deviation = apply("subtract", wide, mean(wide, axis=axes, keepdims=True))
+    deviation = apply("absolute", deviation) if is_complex(x) else deviation
     total = shapes.sum(apply("multiply", deviation, deviation), axis=axes, keepdims=keepdims)
     correction = correction if ddof is None else ddof
     count = shapes.size_of(x.shape, axes) - correction
-    return astype(apply("divide", total, float(count if count > 0 else 0)), x.dtype)
+    return astype(apply("divide", total, float(count if count > 0 else 0)), x.real.dtype)
 
 
 @method
@@ -81,7 +82,7 @@ def _pullback_of_cumsum(node: Node, cotangent: Variable) -> Variable:
     return shapes.flip(cumsum(shapes.flip(cotangent, axis), axis), axis)
 
 
-_CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum)
+_CUMSUM = unary("cumsum", lambda array, axis: array.cumsum(axis=axis), _pullback_of_cumsum, is_linear=True)
 
 
 @method
@@ -159,7 +160,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Variable:
     """
     x = constant(x)
     axes = shapes.axes_of(axis, x.ndim, "prod")
-    if not is_float(x.dtype):
+    if not is_inexact(x.dtype):
         return run(_PROD, (x,), axis=axes, keepdims=keepdims)
     # All axes become one, at the front.
     front = shapes.moveaxis(x, axes, tuple(range(len(axes))))

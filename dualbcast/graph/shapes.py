@@ -64,7 +64,7 @@ def keepdims_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, 
 
 def _reshaping(name: str, forward: Callable[..., Any]) -> Primitive:
     """A primitive whose result has the same elements in the same order."""
-    return unary(name, forward, lambda node, cotangent: reshape(cotangent, node.inputs[0].shape))
+    return unary(name, forward, lambda node, cotangent: reshape(cotangent, node.inputs[0].shape), is_linear=True)
 
 
 _RESHAPE = _reshaping("reshape", lambda array, shape: array.reshape(shape))
@@ -73,6 +73,7 @@ _BROADCAST = unary(
     "broadcast_to",
     lambda array, shape: namespace(array).broadcast_to(array, shape),
     lambda node, cotangent: sum_to(cotangent, node.inputs[0].shape),
+    is_linear=True,
 )
 
 
@@ -83,6 +84,7 @@ def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
     return x if lengths == x.shape else run(_RESHAPE, (x,), shape=lengths)
 
 
+@registered
 def broadcast_to(x: Any, shape: int | Sequence[int]) -> Variable:
     """`x` broadcast to a shape."""
     x, lengths = constant(x), as_shape(shape)
@@ -125,7 +127,7 @@ def _pullback_of_sum(node: Node, cotangent: Variable) -> Variable:
     return broadcast_to(reshape(cotangent, aligned), shape)
 
 
-SUM = unary("sum", _sum, _pullback_of_sum)
+SUM = unary("sum", _sum, _pullback_of_sum, is_linear=True)
 
 
 @method
@@ -175,6 +177,7 @@ def _rearrangement(function: Callable[..., Any]) -> Primitive:
         function.__name__,
         lambda array, args, back: function(array, *args),  # noqa: ARG005
         lambda node, cotangent: _rearranged(function, cotangent, node.static["back"], node.static["args"]),
+        is_linear=True,
     )
 
 
@@ -274,7 +277,10 @@ def _pullback_of_concat(node: Node, cotangents: Cotangents, _wanted: tuple[bool,
 
 
 _CONCAT = Primitive(
-    "concat", lambda *arrays, axis: namespace(*arrays).concatenate(arrays, axis=axis), _pullback_of_concat
+    "concat",
+    lambda *arrays, axis: namespace(*arrays).concatenate(arrays, axis=axis),
+    _pullback_of_concat,
+    linear_in="all",
 )
 
 

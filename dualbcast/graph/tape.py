@@ -38,15 +38,24 @@ class Primitive:
     pullback: Any
     # Whether `pullback` needs the values of the outputs: the node then saves them.
     saves_outputs: bool = False
+    # Whether it is linear in all inputs together ("all"), as a sum is, in each of them ("each"), as a product is, or
+    # in neither way; then complex numbers are refused.
+    linear_in: Literal["all", "each", ""] = ""
 
 
 def unary(
-    name: str, forward: Callable[..., Any], pullback: Callable[[Node, Any], Any], saves_outputs: bool = False
+    name: str,
+    forward: Callable[..., Any],
+    pullback: Callable[[Node, Any], Any],
+    saves_outputs: bool = False,
+    is_linear: bool = False,
 ) -> Primitive:
     """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
-    return Primitive(
-        name, forward, lambda node, cotangents, _wanted: (pullback(node, cotangents[0]),), saves_outputs=saves_outputs
-    )
+
+    def pulled(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+        return (pullback(node, cotangents[0]),)
+
+    return Primitive(name, forward, pulled, saves_outputs, "all" if is_linear else "")
 
 
 class Node:

@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError, a_or_an, entry_point
 from dualbcast.foreign_objects import is_plain, refused_result
-from dualbcast.graph.arrays import is_array, is_float, leaves, map_leaves, namespace, rebuild
+from dualbcast.graph.arrays import is_array, is_complex, is_float, leaves, map_leaves, namespace, rebuild
 from dualbcast.graph.backward import backward, check_results, evaluate, name_of
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.frozen import thaw_on_failure
@@ -327,6 +327,11 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
         raise ArgumentError(
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
             "something else, pass has_aux=True"
+        )
+    if is_complex(number):
+        raise DTypeError(
+            f"a gradient is of one real number, and {name} is complex; take its .real, its .imag or abs() of it, or "
+            "use vjp with a complex cotangent"
         )
     shape = getattr(number, "shape", ())
     if shape:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.arrays import is_array, is_float, namespace, on_host
+from dualbcast.graph.arrays import is_array, is_complex, is_float, namespace, on_host
 from dualbcast.graph.frozen import Frozen, freeze_value
 from dualbcast.graph.recording import fresh_constant, is_read_by_user, read_by_python
 from dualbcast.graph.tape import STATE, Node, next_serial
@@ -119,6 +119,11 @@ class Variable:
     # The `lazy.Output` that it stands for while it has no value, and afterwards if it carries derivatives.
     source: Any
 
+    def __new__(cls, value: Any, tracked: bool = True) -> Variable:  # noqa: ARG004
+        if isinstance(value, list | tuple):
+            value = np.asarray(value)
+        return object.__new__(OPERATIONS["ComplexVariable"] if is_complex(value) else cls)  # type: ignore[arg-type]
+
     def __init__(self, value: Any, tracked: bool = True) -> None:
         if isinstance(value, Variable):
             array, self.frozen = value.array, value.frozen
@@ -132,7 +137,7 @@ class Variable:
     @classmethod
     def _of(cls, array: Any, tracked: bool, node: Node | None = None, source: Any = None) -> Variable:
         """A Variable around an array that only the graph has; or one that has not been computed yet."""
-        new = cls.__new__(cls)
+        new = object.__new__(cls)
         new._value, new.tracked, new.node, new.index, new.source = array, tracked, node, 0, source
         new.frozen = None
         new.serial = next_serial() if node is None else node.serial
@@ -186,6 +191,22 @@ class Variable:
         return self.source.namespace if self._value is None else namespace(self._value)
 
     @property
+    def real(self) -> Variable:
+        """The real part: of a Variable of real numbers itself."""
+        return self
+
+    @property
+    def imag(self) -> Variable:
+        """The imaginary part: of a Variable of real numbers zeros, without a derivative."""
+        return OPERATIONS["zeros"](self)
+
+    def conj(self) -> Variable:
+        """The complex conjugate: of a Variable of real numbers itself. `conjugate` does the same."""
+        return self
+
+    conjugate = conj
+
+    @property
     def T(self) -> Variable:  # noqa: N802
         """The Variable with its axes in reverse order."""
         return OPERATIONS["transpose"](self)
@@ -200,7 +221,7 @@ class Variable:
         if is_lazy(self.array):
             return f"Variable({self.array!r})"
         text = np.array2string(np.asarray(on_host(self.array)), separator=", ", prefix="Variable(")
-        dtype = "" if self.dtype in (np.float64, np.int64, np.bool_) else f", dtype={self.dtype.name}"
+        dtype = "" if self.dtype in (np.float64, np.complex128, np.int64, np.bool_) else f", dtype={self.dtype.name}"
         return f"Variable({text}{dtype})"
 
     def __format__(self, spec: str) -> str:
@@ -291,6 +312,11 @@ class Variable:
         # The protocol of CuPy for `array * v`, where its array stands before the Variable.
         return OPERATIONS["cupy_ufunc"](kernel.name, inputs, options)
 
+    @staticmethod
+    def __join_complex__(real: Any, imag: Any) -> Variable:
+        """The Variable of complex numbers with these parts."""
+        return OPERATIONS["join"](real, imag)
+
     @classmethod
     def __broadcast_function__(cls, function: Any, specialisation: Any, values: tuple[Any, ...], out: Any) -> Any:
         """Make the call of a BroadcastFunction whose parameters have these values, some of which are Variables."""
@@ -370,4 +396,4 @@ def method(operation: Function) -> Function:
 
 
 # The operands of operators; arrays of CuPy are operands, too.
-_OPERANDS = (Variable, np.ndarray, np.generic, int, float)
+_OPERANDS = (Variable, np.ndarray, np.generic, int, float, complex)

@@ -107,9 +107,9 @@ def test_arrays_that_mean_more_than_their_data() -> None:
         graph.Variable(np.ma.masked_array(X, X > 0))
 
 
-@pytest.mark.parametrize("value", [1j, np.array(["a"]), np.array([None]), np.datetime64("2020-01-01")])
-def test_only_real_numbers(value: Any) -> None:
-    with pytest.raises(DTypeError, match="real numbers"):
+@pytest.mark.parametrize("value", [np.array(["a"]), np.array([None]), np.datetime64("2020-01-01")])
+def test_only_numbers(value: Any) -> None:
+    with pytest.raises(DTypeError, match="a Variable holds numbers"):
         graph.Variable(value)
 
 
@@ -141,7 +141,8 @@ def test_errors_name_the_operation_and_the_shapes() -> None:
 
 def test_only_public_names_are_listed() -> None:
     assert dir(graph) == sorted(graph.__all__)
-    assert graph.linalg.__name__ == "dualbcast.graph.linalg"
-    for name in {*graph.__all__} - {"linalg"}:
+    for module in (graph.linalg, graph.fft):
+        assert dir(module) == sorted(module.__all__)
+    for name in {*graph.__all__} - {"fft", "linalg"}:
         assert getattr(graph, name).__module__.startswith("dualbcast.graph")
         assert getattr(graph, name).__doc__

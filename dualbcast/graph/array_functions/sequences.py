@@ -13,7 +13,7 @@ import numpy as np
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
-from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.arrays import is_inexact, namespace
 from dualbcast.graph.elementwise import apply, astype, call, floating, where
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
@@ -102,7 +102,7 @@ def cumprod(x: Any, axis: int | None = None) -> Variable:
     if axis is None:
         x, axis = shapes.reshape(x, (-1,)), 0
     at = shapes.axis_of(axis, x.ndim, "cumprod")
-    if not is_float(x.dtype):
+    if not is_inexact(x.dtype):
         return run(_CUMPROD, (x,), axis=at)
     products, reach = shapes.moveaxis(x, at, 0), 1
     # Each product reaches twice as far back every time.
@@ -132,7 +132,7 @@ def _pullback_of_convolve(node: Node, cotangents: Cotangents, wanted: tuple[bool
     return pulled(a, v) if wanted[0] else None, pulled(v, a) if wanted[1] else None
 
 
-_CONVOLVE = Primitive("convolve", lambda a, v: namespace(a, v).convolve(a, v), _pullback_of_convolve)
+_CONVOLVE = Primitive("convolve", lambda a, v: namespace(a, v).convolve(a, v), _pullback_of_convolve, linear_in="each")
 
 
 def _convolved(a: Any, v: Any, mode: str, same: bool, name: str) -> Variable:
@@ -164,7 +164,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Variable:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Variable:
     """The cross-correlation of two sequences: `numpy.correlate`."""
     a, v = constant(a), constant(v)
-    return _convolved(a, shapes.flip(v), mode, v.size > a.size, "correlate")
+    return _convolved(a, shapes.flip(v).conj(), mode, v.size > a.size, "correlate")
 
 
 def _below(xp: Any, x: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import reductions, shapes
+from dualbcast.graph.arrays import is_complex
 from dualbcast.graph.elementwise import apply, call, floating
 from dualbcast.graph.linalg.decompositions import svd
 from dualbcast.graph.linalg.solving import inv
@@ -86,7 +87,7 @@ def _of_vectors(x: Variable, order: Any, axes: tuple[int, ...], keepdims: bool) 
     if isinstance(order, str) or order == 0:
         raise ArgumentError(f"norm of vectors: there is no derivative of the order {order!r}")
     order = 2.0 if order is None else float(order)
-    sizes = apply("absolute", x) if order != 2 else x
+    sizes = apply("absolute", x) if order != 2 or is_complex(x) else x
     if math.isinf(order):
         return (reductions.max if order > 0 else reductions.min)(sizes, axis=axes, keepdims=keepdims)
     total = shapes.sum(sizes if order == 1 else apply("power", sizes, order), axis=axes, keepdims=keepdims)

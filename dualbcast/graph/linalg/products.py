@@ -28,7 +28,7 @@ def _pullback_of_matmul(node: Node, cotangents: Cotangents, wanted: tuple[bool, 
     )
 
 
-MATMUL = Primitive("matmul", lambda a, b: a @ b, _pullback_of_matmul)
+MATMUL = Primitive("matmul", lambda a, b: a @ b, _pullback_of_matmul, linear_in="each")
 
 
 @registered
@@ -97,8 +97,13 @@ def multi_dot(arrays: Sequence[Any]) -> Variable:
 
 
 def vecdot(a: Any, b: Any, axis: int = -1) -> Variable:
-    """The sums of the products of elements along an axis: `numpy.vecdot`."""
-    return shapes.sum(apply("multiply", constant(a), b), axis=axis)
+    """The sums of the products of elements along an axis: `numpy.vecdot`, which conjugates the first."""
+    return shapes.sum(apply("multiply", constant(a).conj(), b), axis=axis)
+
+
+def vdot(a: Any, b: Any) -> Variable:
+    """The sum of the products of all elements, of which the first are conjugated: `numpy.vdot`."""
+    return vecdot(shapes.reshape(a, (-1,)), shapes.reshape(b, (-1,)))
 
 
 @method
@@ -225,7 +230,7 @@ def _pullback_of_einsum(node: Node, cotangents: Cotangents, wanted: tuple[bool, 
     return [pulled(at) if is_wanted else None for at, is_wanted in enumerate(wanted)]
 
 
-_EINSUM = Primitive("einsum", _einsum, _pullback_of_einsum)
+_EINSUM = Primitive("einsum", _einsum, _pullback_of_einsum, linear_in="each")
 
 
 def _parse(subscripts: str, inputs: Sequence[Variable]) -> tuple[list[str], str]:

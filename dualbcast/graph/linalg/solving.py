@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.graph import shapes
-from dualbcast.graph.arrays import is_float, namespace
+from dualbcast.graph.arrays import is_complex, is_inexact, namespace
 from dualbcast.graph.elementwise import astype
 from dualbcast.graph.linalg.products import matmul
 from dualbcast.graph.primitives import MatrixError, constant, output_of, run, run_several
@@ -53,9 +53,19 @@ def solve(a: Any, b: Any) -> Variable:
            [-0.125 , -0.0625]])
     """
     a, b = constant(a), constant(b)
+    if is_complex(a) or is_complex(b):
+        return _solve_complex(a, b)
     if b.ndim == 1:
         return shapes.squeeze(run(_SOLVE, (a, shapes.expand_dims(b, 1))), -1)
     return run(_SOLVE, (a, b))
+
+
+def _solve_complex(a: Variable, b: Variable) -> Variable:
+    """The solution by real matrices: (A + iB)(x + iy) = c + id is [[A, -B], [B, A]] [x, y] = [c, d]."""
+    axis = -1 if b.ndim == 1 else -2
+    rows = shapes.concat([a.real, -a.imag], -1), shapes.concat([a.imag, a.real], -1)
+    x, y = shapes.split(solve(shapes.concat(rows, -2), shapes.concat([b.real, b.imag], axis)), 2, axis)
+    return Variable.__join_complex__(x, y)
 
 
 def inv(a: Any) -> Variable:
@@ -65,7 +75,7 @@ def inv(a: Any) -> Variable:
 
 
 def _identity(a: Variable) -> Variable:
-    dtype = a.dtype if is_float(a.dtype) else np.dtype(np.float64)
+    dtype = a.real.dtype if is_inexact(a.dtype) else np.dtype(np.float64)
     return Variable._of(fresh_constant(namespace(a).eye(a.shape[-1], dtype=dtype)), False)
 
 

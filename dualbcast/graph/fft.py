@@ -1,0 +1,292 @@
+"""Discrete Fourier transforms, by the names and with the arguments of `numpy.fft`.
+
+Comes in: real or complex Variables or arrays. Goes out: Variables. The pullback of a transform is another one: the
+adjoint of `fft` is `ifft` without its factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualbcast.errors import ArgumentError
+from dualbcast.graph import shapes
+from dualbcast.graph.array_functions.assembly import pad
+from dualbcast.graph.arrays import is_complex, namespace
+from dualbcast.graph.elementwise import apply, floating
+from dualbcast.graph.primitives import run, run_several, zeros
+from dualbcast.graph.recording import fresh_constant
+from dualbcast.graph.tape import Cotangents, Node, Primitive
+from dualbcast.graph.variable import Variable
+
+__all__ = [
+    *("fft", "fft2", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft"),
+    *("irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftn"),
+]
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__
+
+
+_Axes = Sequence[int] | None
+# The norm with which the inverse of a transform is its adjoint.
+_ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+# --- primitives: their axes count from the back, so that they go over a batch as they are -----------------------------
+
+
+def _of_parts(real: Any, *imag: Any) -> Any:
+    return Variable.__join_complex__(real, *imag) if imag else real
+
+
+def _cotangent(cotangents: Cotangents) -> Variable:
+    """The complex cotangent of a complex result, of which one part may be zero."""
+    real, imag = cotangents
+    return Variable.__join_complex__(zeros(imag) if real is None else real, zeros(real) if imag is None else imag)
+
+
+def _numpys(name: str, parts: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    xp = namespace(*parts)
+    values = parts[0]
+    if len(parts) == 2:
+        values = xp.empty(parts[0].shape, xp.result_type(parts[0].dtype, xp.complex64))
+        values.real, values.imag = parts
+    result = getattr(xp.fft, name)(values, **options)
+    return result if result.dtype.kind != "c" else (result.real, result.imag)
+
+
+def _complex_transform(*parts: Any, inverse: bool, axes: tuple[int, ...], norm: str) -> tuple[Any, Any]:
+    return _numpys("ifftn" if inverse else "fftn", parts, {"axes": axes, "norm": norm})
+
+
+def _pullback_of_complex_transform(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    static = node.static
+    back = _transformed(_cotangent(cotangents), not static["inverse"], static["axes"], _ADJOINT[static["norm"]])
+    return (back.real, back.imag)[: len(node.inputs)]
+
+
+FFT = Primitive("fft", _complex_transform, _pullback_of_complex_transform)
+
+
+def _transformed(x: Variable, inverse: bool, axes: tuple[int, ...], norm: str) -> Variable:
+    parts = (x.real, x.imag) if is_complex(x) else (x,)
+    return Variable.__join_complex__(*run_several(FFT, parts, inverse=inverse, axes=axes, norm=norm))
+
+
+def _from_real(array: Any, axis: int, norm: str) -> tuple[Any, Any]:
+    return _numpys("rfft", (array,), {"axis": axis, "norm": norm})
+
+
+def _pullback_of_rfft(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    axis, norm = node.static["axis"], node.static["norm"]
+    length = node.inputs[0].shape[axis]
+    cotangent = _cotangent(cotangents)
+    # `irfft` counts each frequency twice that has a twin, which `rfft` leaves out.
+    halved = apply("divide", cotangent, _twins(cotangent, length, axis))
+    return (_half_to_real(halved, length, axis, _ADJOINT[norm]),)
+
+
+RFFT = Primitive("rfft", _from_real, _pullback_of_rfft)
+
+
+def _to_real(real: Any, imag: Any, length: int, axis: int, norm: str) -> Any:
+    return _numpys("irfft", (real, imag), {"n": length, "axis": axis, "norm": norm})
+
+
+def _pullback_of_irfft(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+    axis, norm, length = node.static["axis"], node.static["norm"], node.static["length"]
+    back = _real_to_half(cotangents[0], axis, _ADJOINT[norm])
+    doubled = apply("multiply", back, _twins(back, length, axis))
+    return doubled.real, doubled.imag
+
+
+IRFFT = Primitive("irfft", _to_real, _pullback_of_irfft)
+
+
+def _twins(x: Variable, length: int, axis: int) -> Any:
+    """For each frequency of `rfft` the number of those in `fft` that it stands for: 2, but of 0 and the highest 1."""
+    dtype = x.real.dtype
+    count = np.full(x.shape[axis], 2, dtype)
+    count[0] = 1
+    if length % 2 == 0:
+        count[-1] = 1
+    return fresh_constant(x.namespace.asarray(count.reshape(-1, *[1] * (-axis - 1))))
+
+
+def _real_to_half(x: Variable, axis: int, norm: str) -> Variable:
+    return Variable.__join_complex__(*run_several(RFFT, (x,), axis=axis, norm=norm))
+
+
+def _half_to_real(x: Variable, length: int, axis: int, norm: str) -> Variable:
+    return run(IRFFT, (x.real, x.imag), length=length, axis=axis, norm=norm)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _axes(x: Variable, s: _Axes, axes: _Axes, name: str) -> tuple[int, ...]:
+    """The axes, which count from the back; by default the last ones that have a length in `s`, or all."""
+    if axes is None:
+        axes = range(-x.ndim if s is None else -len(s), 0)
+    if s is not None and len(s) != len(axes):
+        raise ArgumentError(f"{name}: s has {len(s)} lengths for {len(axes)} axes")
+    return tuple([shapes.axis_of(axis, x.ndim, name) - x.ndim for axis in axes])
+
+
+def _norm(norm: str | None, name: str) -> str:
+    if norm not in (None, *_ADJOINT):
+        raise ArgumentError(f"{name}: norm={norm!r} is none of {', '.join(_ADJOINT)}")
+    return norm or "backward"
+
+
+def _fitted(x: Variable, axis: int, length: int | None, name: str) -> Variable:
+    """The array cut, or filled up with zeros, to a length along an axis."""
+    present = x.shape[axis]
+    if length is None or length == present:
+        return x
+    if length < 1:
+        raise ArgumentError(f"{name}: a length of {length} has no frequencies; it must be 1 at least")
+    if length < present:
+        return x[(..., slice(length), *[slice(None)] * (-axis - 1))]
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, length - present)
+    return pad(x, widths)
+
+
+def _fully(x: Any, s: _Axes, axes: _Axes, norm: str | None, inverse: bool, name: str) -> Variable:
+    x = floating(x)
+    over = _axes(x, s, axes, name)
+    for axis, length in zip(over, s or [], strict=False):
+        x = _fitted(x, axis, None if length == -1 else length, name)
+    return _transformed(x, inverse, over, _norm(norm, name))
+
+
+# --- the transforms ---------------------------------------------------------------------------------------------------
+
+
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The discrete Fourier transform along an axis: `numpy.fft.fft`.
+
+    Parameters
+    ----------
+    a : Variable or array
+        Real or complex.
+    n : int, optional
+        The length of the axis, which is cut or filled up with zeros to it.
+    axis : int
+    norm : {"backward", "ortho", "forward"}, optional
+        Which of the transform and its inverse is divided by the length; "ortho" divides both by its root.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualbcast import graph
+    >>> graph.grad(lambda v: np.sum(abs(np.fft.fft(v)) ** 2))(np.array([1.0, 2.0, 3.0])).round(9)
+    array([ 6., 12., 18.])
+    """
+    return _fully(a, None if n is None else (n,), (axis,), norm, False, "fft")
+
+
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The inverse of `fft`: `numpy.fft.ifft`."""
+    return _fully(a, None if n is None else (n,), (axis,), norm, True, "ifft")
+
+
+def fftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
+    """The transform along several axes, by default all: `numpy.fft.fftn`."""
+    return _fully(a, s, axes, norm, False, "fftn")
+
+
+def ifftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
+    """The inverse of `fftn`: `numpy.fft.ifftn`."""
+    return _fully(a, s, axes, norm, True, "ifftn")
+
+
+def fft2(a: Any, s: _Axes = None, axes: _Axes = (-2, -1), norm: str | None = None) -> Variable:
+    """The transform along two axes, by default the last: `numpy.fft.fft2`."""
+    return _fully(a, s, axes, norm, False, "fft2")
+
+
+def ifft2(a: Any, s: _Axes = None, axes: _Axes = (-2, -1), norm: str | None = None) -> Variable:
+    """The inverse of `fft2`: `numpy.fft.ifft2`."""
+    return _fully(a, s, axes, norm, True, "ifft2")
+
+
+def rfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
+    """The transform of real numbers along several axes, without the half of the last that is known by symmetry:
+    `numpy.fft.rfftn`."""
+    x = floating(a)
+    if is_complex(x):
+        raise ArgumentError("rfft is of real numbers, and these are complex: use fft, or z.real")
+    over, norm = _axes(x, s, axes, "rfftn"), _norm(norm, "rfftn")
+    for axis, length in zip(over, s or [], strict=False):
+        x = _fitted(x, axis, None if length == -1 else length, "rfftn")
+    half = _real_to_half(x, over[-1], norm)
+    return _transformed(half, False, over[:-1], norm) if len(over) > 1 else half
+
+
+def irfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
+    """The inverse of `rfftn`: `numpy.fft.irfftn`. The last axis has the even length, unless `s` says another."""
+    x = floating(a)
+    over, norm = _axes(x, s, axes, "irfftn"), _norm(norm, "irfftn")
+    length = 2 * (x.shape[over[-1]] - 1) if s is None or s[-1] == -1 else s[-1]
+    for axis, other in zip(over[:-1], s or [], strict=False):
+        x = _fitted(x, axis, None if other == -1 else other, "irfftn")
+    if length < 1:
+        raise ArgumentError(f"irfft: a length of {length} has no frequencies; it must be 1 at least")
+    x = _fitted(x, over[-1], length // 2 + 1, "irfftn")
+    x = _transformed(x, True, over[:-1], norm) if len(over) > 1 else x
+    return _half_to_real(x, length, over[-1], norm)
+
+
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The transform of real numbers along an axis, without the half that is known by symmetry: `numpy.fft.rfft`."""
+    return rfftn(a, None if n is None else (n,), (axis,), norm)
+
+
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The inverse of `rfft`: `numpy.fft.irfft`. The length is even, unless `n` says another."""
+    return irfftn(a, None if n is None else (n,), (axis,), norm)
+
+
+def rfft2(a: Any, s: _Axes = None, axes: _Axes = (-2, -1), norm: str | None = None) -> Variable:
+    """`rfftn` along two axes, by default the last: `numpy.fft.rfft2`."""
+    return rfftn(a, s, axes, norm)
+
+
+def irfft2(a: Any, s: _Axes = None, axes: _Axes = (-2, -1), norm: str | None = None) -> Variable:
+    """The inverse of `rfft2`: `numpy.fft.irfft2`."""
+    return irfftn(a, s, axes, norm)
+
+
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The real transform of a signal with Hermitian symmetry, of which the half is given: `numpy.fft.hfft`."""
+    return irfft(floating(a).conj(), n, axis, _ADJOINT[_norm(norm, "hfft")])
+
+
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
+    """The inverse of `hfft`: `numpy.fft.ihfft`."""
+    return rfft(a, n, axis, _ADJOINT[_norm(norm, "ihfft")]).conj()
+
+
+def fftshift(x: Any, axes: Any = None) -> Variable:
+    """The array with the frequency 0 moved from the front to the middle: `numpy.fft.fftshift`."""
+    return _shifted(x, axes, 1, "fftshift")
+
+
+def ifftshift(x: Any, axes: Any = None) -> Variable:
+    """The inverse of `fftshift`: `numpy.fft.ifftshift`."""
+    return _shifted(x, axes, -1, "ifftshift")
+
+
+def _shifted(x: Any, axes: Any, sign: int, name: str) -> Variable:
+    shifted = floating(x)
+    for axis in shapes.axes_of(axes, shifted.ndim, name):
+        # Forwards by half of the length, rounded down, and back by as much.
+        shifted = shapes.roll(shifted, sign * (shifted.shape[axis] // 2), axis)
+    return shifted
