@@ -24,6 +24,9 @@ from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, lane_sums, word
 from dualbcast.kernel_spec import PANEL, tile_length
 
 
+_TERMS_OF_A_LANE = 128
+
+
 def write_entry(unit: Unit) -> None:
     """Write the kernel, whose symbol is `KERNEL`. It returns a status, and its pointers do not overlap."""
     spec = unit.program.spec
@@ -111,6 +114,9 @@ class _Entry:
         lane_sums = self.writer.room_for_sums(f) if self.writer.lane_sums else {}
         stored = [at for at in summed if at not in lane_sums]
         tile = tile_length(len(stored), 8 if self.is_compensated else 4)
+        if lane_sums:
+            # Each lane adds so many terms at most, whatever the number of lanes: its rounding errors are not compensated.
+            tile = min(tile, _TERMS_OF_A_LANE * self.unit.lanes)
         self.terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
         self.lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
         pointers = [self.terms.get(at, self.pointers[at]) for at in range(len(self.layout.which))]
