@@ -23,7 +23,7 @@ from dualbcast.codegen.loops.calls import add, rounded
 from dualbcast.codegen.values import INDEX, TYPES, Lanes, Value, lane_sums, word
 from dualbcast.kernel_spec import PANEL, tile_length
 
-
+# The most terms that a lane adds up without compensation: with 128 a sum has an error of 1e-15 of its terms' size.
 _TERMS_OF_A_LANE = 128
 
 
@@ -115,7 +115,6 @@ class _Entry:
         stored = [at for at in summed if at not in lane_sums]
         tile = tile_length(len(stored), 8 if self.is_compensated else 4)
         if lane_sums:
-            # Each lane adds so many terms at most, whatever the number of lanes: its rounding errors are not compensated.
             tile = min(tile, _TERMS_OF_A_LANE * self.unit.lanes)
         self.terms = {at: f.room(tile, spec.dtype) for at in stored} | lane_sums
         self.lost = dict(zip(summed, self.pointers[len(self.layout.which) :], strict=False))
