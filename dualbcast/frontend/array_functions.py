@@ -7,6 +7,7 @@ A table from NumPy's function to the function that lowers a call of it. Those of
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -15,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from dualbcast import linalg
-from dualbcast.frontend.arithmetic import binary, chain, select, truth
+from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, select, truth
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.operators import matmul
 from dualbcast.frontend.values import Arguments, Record, Static, Value
-from dualbcast.frontend.vectors import array_of, atoms_of, broadcast, filled, moved
-from dualbcast.ir.nodes import Atom, Const, Kind
+from dualbcast.frontend.vectors import array_of, atoms_of, broadcast, elementwise, filled, moved
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Kind
 from dualbcast.ir.simplification import number
 
 # Those that are also called on numbers: they make arrays.
@@ -30,7 +31,7 @@ MAKERS = (np.zeros, np.ones, np.eye, np.identity, np.arange, np.linspace, np.ful
 OF_ARRAYS: dict[Any, Callable[..., Value]] = {}
 
 _builtin = partial(register, OF_ARRAYS)
-_NONE = Static(None)
+_NONE, _ONE, _LAST = Static(None), Const(1, "int"), Const(-1, "int")
 
 
 def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
@@ -137,6 +138,14 @@ def _tril(env: Environment, node: ast.Call, array: Value, k: Value = ZERO, /) ->
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
+def _axes(env: Environment, node: ast.Call, ndim: int, axis: Value) -> tuple[int, ...]:
+    """The axes that an argument names, by default all."""
+    along = _known(env, node, axis, "the axis")
+    if along is None:
+        return tuple(range(ndim))
+    return env.evaluate(node, np.lib.array_utils.normalize_axis_tuple, along, ndim)
+
+
 def _reduced(
     combine: Callable[..., Atom],
     start: Atom | None,
@@ -145,19 +154,42 @@ def _reduced(
     array: Value,
     /,
     axis: Value = _NONE,
+    *,
+    keepdims: Value = FALSE,
 ) -> Value:
-    """All elements of an array combined, or those along an axis."""
-    atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
-    rows = atoms.reshape(-1) if along is None else env.evaluate(node, np.moveaxis, atoms, along, -1)
-    if not rows.shape[-1] and start is None:
+    """All elements of an array combined, or those along axes."""
+    atoms = atoms_of(env, array, node)
+    axes = _axes(env, node, atoms.ndim, axis)
+    others = [at for at in range(atoms.ndim) if at not in axes]
+    kept, count = [atoms.shape[at] for at in others], math.prod(atoms.shape[at] for at in axes)
+    if not count and start is None:
         env.fail(node, "this array is empty, and has neither a smallest nor a largest element", "an array of numbers")
     items: list[Atom] = []
-    for row in rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]):
-        first, *others = row if start is None else [start, *row]
-        for item in others:
+    for row in atoms.transpose(*others, *axes).reshape(math.prod(kept), count):
+        first, *rest = row if start is None else [start, *row]
+        for item in rest:
             first = combine(env, node, first, item)
         items.append(first)
-    return array_of(filled(rows.shape[:-1], items))
+    if _known(env, node, keepdims, "keepdims"):
+        kept = [1 if at in axes else length for at, length in enumerate(atoms.shape)]
+    return array_of(filled(tuple(kept), items))
+
+
+def _running(
+    combine: Callable[..., Atom], env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE
+) -> Value:
+    """The elements along an axis combined from the first to each one; without an axis, those of the flattened array."""
+    atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
+    rows = atoms.reshape(1, -1) if along is None else env.evaluate(node, np.moveaxis, atoms, along, -1)
+    combined = [
+        itertools.accumulate(
+            [env.convert(item, "int", node) if item.kind == "bool" else item for item in row],
+            partial(combine, env, node),
+        )
+        for row in rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
+    ]
+    result = filled(rows.shape, list(itertools.chain(*combined)))
+    return array_of(result[0] if along is None else np.moveaxis(result, -1, along))
 
 
 def _plus(env: Environment, node: ast.AST, total: Atom, item: Atom) -> Atom:
@@ -181,11 +213,53 @@ OF_ARRAYS[np.all] = partial(_reduced, partial(_test, "and"), Const(True, "bool")
 OF_ARRAYS[np.any] = partial(_reduced, partial(_test, "or"), Const(False, "bool"))
 
 
+OF_ARRAYS[np.cumsum] = partial(_running, _plus)
+OF_ARRAYS[np.cumprod] = partial(_running, partial(binary, "mul"))
+
+
 @_builtin(np.mean)
-def _mean(env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE) -> Value:
-    atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
-    count = number(atoms.size if along is None else atoms.shape[along])
-    return _over(env, node, _reduced(_plus, number(0), env, node, array, axis), count)
+def _mean(env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE, *, keepdims: Value = FALSE) -> Value:
+    shape = atoms_of(env, array, node).shape
+    count = number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
+    return _over(env, node, _reduced(_plus, number(0), env, node, array, axis, keepdims=keepdims), count)
+
+
+@_builtin(np.var)
+def _var(
+    env: Environment,
+    node: ast.Call,
+    array: Value,
+    /,
+    axis: Value = _NONE,
+    *,
+    ddof: Value = ZERO,
+    keepdims: Value = FALSE,
+) -> Value:
+    subtract, multiply = partial(binary, "sub", env, node), partial(binary, "mul", env, node)
+    deviations = elementwise(env, subtract, (array, _mean(env, node, array, axis, keepdims=TRUE)), node)
+    squares = elementwise(env, multiply, (deviations, deviations), node)
+    shape = atoms_of(env, array, node).shape
+    count = number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
+    total = _reduced(_plus, number(0), env, node, squares, axis, keepdims=keepdims)
+    return _over(env, node, total, subtract(count, as_scalar(env, ddof, node)))
+
+
+@_builtin(np.std)
+def _std(env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE, **named: Value) -> Value:
+    variances = atoms_of(env, _var(env, node, array, axis, **named), node)
+    return array_of(filled(variances.shape, [apply(env, "sqrt", (item,), node) for item in variances.flat]))
+
+
+@_builtin(np.diff)
+def _diff(env: Environment, node: ast.Call, array: Value, /, n: Value = _ONE, axis: Value = _LAST) -> Value:
+    along = _known(env, node, axis, "the axis")
+
+    def cut(part: slice) -> Value:
+        return moved(env, lambda atoms: np.moveaxis(np.moveaxis(atoms, along, 0)[part], 0, along), [array], node)
+
+    for _ in range(_known(env, node, n, "n")):
+        array = elementwise(env, partial(binary, "sub", env, node), (cut(slice(1, None)), cut(slice(-1))), node)
+    return array
 
 
 def _over(env: Environment, node: ast.Call, array: Value, count: Atom) -> Value:

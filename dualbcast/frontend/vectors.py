@@ -29,6 +29,7 @@ LARGEST = 1024
 _METHODS = {"flatten": "ravel"}
 _METHODS |= {name: name for name in ("sum", "prod", "mean", "max", "min", "all", "any", "trace", "dot", "copy")}
 _METHODS |= {name: name for name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes")}
+_METHODS |= {name: name for name in ("cumsum", "cumprod", "var", "std")}
 
 
 def is_array(value: Value | None) -> TypeGuard[Record]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError
-from dualbcast.graph.arrays import as_array
+from dualbcast.graph.arrays import as_array, is_float
 from dualbcast.graph.recording import read_by_python
 from dualbcast.graph.tape import Primitive
 from dualbcast.graph.variable import OPERATIONS, Variable, registered
@@ -106,12 +106,13 @@ class ComplexVariable(Variable):
 @registered
 def join(real: Any, imag: Any) -> Variable:
     """The Variable of complex numbers with these parts."""
-    parts = [part if isinstance(part, Variable) else Variable(part, tracked=False) for part in (real, imag)]
-    dtype, shape = (
-        np.result_type(*[part.dtype for part in parts], np.float16),
-        np.broadcast_shapes(*[p.shape for p in parts]),
-    )
-    real, imag = [OPERATIONS["broadcast_to"](OPERATIONS["astype"](part, dtype), shape) for part in parts]
+    real, imag = [part if isinstance(part, Variable) else Variable(part, tracked=False) for part in (real, imag)]
+    if real.dtype != imag.dtype or not is_float(real.dtype):
+        dtype = np.result_type(real.dtype, imag.dtype, np.float16)
+        real, imag = OPERATIONS["astype"](real, dtype), OPERATIONS["astype"](imag, dtype)
+    if real.shape != imag.shape:
+        shape = np.broadcast_shapes(real.shape, imag.shape)
+        real, imag = OPERATIONS["broadcast_to"](real, shape), OPERATIONS["broadcast_to"](imag, shape)
     new = object.__new__(ComplexVariable)
     new._set(real, imag)
     return new

@@ -73,7 +73,59 @@ def test_checks_assertions_and_traces_name_elements():
     assert "return[2]" in str(unit.trace(np.array([3.0, 0.0, 4.0])))
 
 
+REDUCTIONS: list[Any] = [
+    lambda a: np.sum(a, axis=1, keepdims=True),
+    lambda a: np.sum(a, axis=(0, -1)),
+    lambda a: np.prod(a, axis=(1, 2)),
+    lambda a: np.max(a, axis=(-1, 0), keepdims=True),
+    lambda a: a.min(axis=-2),
+    lambda a: np.mean(a, axis=(0, 2)),
+    lambda a: a - a.mean(axis=-1, keepdims=True),
+    lambda a: np.all(a > -0.5, axis=1, keepdims=True) | np.any(a > 1, axis=(1, 2), keepdims=True),
+    lambda a: np.var(a, axis=0, ddof=1),
+    lambda a: np.std(a, axis=(0, 2), keepdims=True),
+    lambda a: a.var() + a.std(),
+    lambda a: np.cumsum(a),
+    lambda a: np.cumsum(a, axis=1),
+    lambda a: np.cumsum(a > 0, axis=-1),
+    lambda a: a.cumprod(axis=0),
+    lambda a: np.cumprod(a, axis=-2),
+    lambda a: np.diff(a),
+    lambda a: np.diff(a, n=2, axis=1),
+    lambda a: np.diff(a, n=0, axis=0),
+]
+
+
+@pytest.mark.parametrize("function", REDUCTIONS)
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_reductions_are_numpys(function: Any, backend: str):
+    arrays = np.random.default_rng(5).normal(size=(4, 2, 3, 4))
+    wanted = np.array([function(array) for array in arrays])
+    signature = f"(2,3,4)->({','.join(map(str, wanted.shape[1:]))})"
+    found = differentiable_broadcast(signature=signature, backend=backend)(function)(arrays)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
 # --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda a: np.sum(a, axis=3), "axis 3 is out of bounds"),
+        (lambda a: np.sum(a, axis=(0, 0)), "repeated axis"),
+        (lambda a: np.cumsum(a, axis=3), "out of bounds"),
+        (lambda a: np.diff(a, axis=3), "out of bounds"),
+        (lambda a: np.sum(a, axis=a[0, 0]), "the axis must be known"),
+        (lambda a: np.sum(a, keepdims=a[0, 0] > 0), "keepdims must be known"),
+        (lambda a: np.max(a[:0], axis=0), "neither a smallest nor a largest"),
+    ],
+)
+def test_axes_that_are_refused(function: Any, message: str):
+    with pytest.raises(CompileError, match=message):
+        differentiable_broadcast(signature="(2,3)->(n)")(function)(np.ones((2, 3)))
+
 
 NOT_SIGNATURES = ["(3)", "(3)->", "3->()", "(3),,(2)->()", "(3)->()()", "(3)(2)->()", "(a b)->()", "(3?)->()", 3]
 
