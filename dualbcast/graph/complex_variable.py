@@ -99,6 +99,10 @@ class ComplexVariable(Variable):
             )
         return complex(self.item())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        (_, (real, _)), (_, (imag, _)) = self._real.__reduce__(), self._imag.__reduce__()
+        return Variable, (Complex(real, imag), self.tracked)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         return join(self._real.__deepcopy__(memo), self._imag.__deepcopy__(memo))
 

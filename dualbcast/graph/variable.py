@@ -120,9 +120,11 @@ class Variable:
     source: Any
 
     def __new__(cls, value: Any, tracked: bool = True) -> Variable:  # noqa: ARG004
-        if isinstance(value, list | tuple):
-            value = np.asarray(value)
-        return object.__new__(OPERATIONS["ComplexVariable"] if is_complex(value) else cls)  # type: ignore[arg-type]
+        if type(value) is Variable or (type(value) is np.ndarray and value.dtype.kind != "c"):  # the usual case
+            return object.__new__(cls)
+        if is_complex(np.asarray(value) if isinstance(value, list | tuple) else value):
+            return object.__new__(OPERATIONS["ComplexVariable"])  # type: ignore[arg-type]
+        return object.__new__(cls)
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
         if isinstance(value, Variable):

@@ -187,6 +187,10 @@ class _NumPy:
         return getattr(np, name)
 
     @staticmethod
+    def where(*args: Any) -> Any:
+        return np.where(*args)[()]
+
+    @staticmethod
     def einsum(subscripts: str, *operands: Any) -> Any:
         return np.einsum(subscripts, *operands, optimize=False)
 
@@ -269,6 +273,6 @@ def test_random_programs(part: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(4))
 def test_more_random_programs(part: int) -> None:
-    assert sum(examine(seed) for seed in range(1000 + 40 * part, 1040 + 40 * part)) > 5000
+    assert sum(examine(seed) for seed in range(1000 + 25 * part, 1025 + 25 * part)) > 5000
