@@ -328,11 +328,6 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
             f"a gradient is of one number, and {name} is {a_or_an(type(number).__name__)}; for a pair of a number and "
             "something else, pass has_aux=True"
         )
-    if is_complex(number):
-        raise DTypeError(
-            f"a gradient is of one real number, and {name} is complex; take its .real, its .imag or abs() of it, or "
-            "use vjp with a complex cotangent"
-        )
     shape = getattr(number, "shape", ())
     if shape:
         raise ShapeError(
@@ -340,7 +335,8 @@ def _heads(number: Any, name: str) -> list[tuple[Variable, Variable]]:
             "cotangents of your own use vjp"
         )
     if isinstance(number, Variable) and not is_float(number.dtype):
-        raise DTypeError(f"{name} is of dtype {number.dtype}, which carries no derivative")
+        hint = "; take its .real, its .imag or abs() of it" if is_complex(number) else ""
+        raise DTypeError(f"{name} is of dtype {number.dtype}, which carries no derivative{hint}")
     if not tracked_positions((number,)):
         return []
     return [(number, Variable._of(fresh_constant(namespace(number).ones((), dtype=number.dtype)), False))]

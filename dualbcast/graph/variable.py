@@ -120,9 +120,8 @@ class Variable:
     source: Any
 
     def __new__(cls, value: Any, tracked: bool = True) -> Variable:  # noqa: ARG004
-        if type(value) is Variable or (type(value) is np.ndarray and value.dtype.kind != "c"):  # the usual case
-            return object.__new__(cls)
-        if is_complex(np.asarray(value) if isinstance(value, list | tuple) else value):
+        is_real = type(value) is Variable or (type(value) is np.ndarray and value.dtype.kind != "c")  # the usual case
+        if not is_real and is_complex(np.asarray(value) if isinstance(value, list | tuple) else value):
             return object.__new__(OPERATIONS["ComplexVariable"])  # type: ignore[arg-type]
         return object.__new__(cls)
 

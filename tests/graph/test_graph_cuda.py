@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import test_array_functions
 import test_arrays
+import test_complex_variables
 import test_linalg
 from operation_cases import Case, weights_for
 
 from dualbcast import graph
 
 pytestmark = pytest.mark.gpu
-CASES = [*test_arrays.CASES, *test_array_functions.CASES, *test_linalg.CASES]
+CASES = [*test_arrays.CASES, *test_array_functions.CASES, *test_linalg.CASES, *test_complex_variables.CASES]
 
 
 @pytest.fixture

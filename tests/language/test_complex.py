@@ -216,5 +216,5 @@ def test_errors() -> None:
     with pytest.raises(ArgumentError, match=r"names 2 arguments of this call, z\.real and z\.imag"):
         square.partial("z")(z)
     made = differentiable_broadcast(lambda x: complex(x, x))
-    with pytest.raises(DTypeError, match="a gradient is of one real number"):
+    with pytest.raises(DTypeError, match=r"carries no derivative; take its \.real"):
         graph.grad(lambda x: np.sum(made(x)))(np.ones(3))
