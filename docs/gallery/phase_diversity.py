@@ -68,5 +68,6 @@ for axis, count, each in zip(axes, counts, defocus, strict=False):
 phase = np.where(pupil > 0, np.tensordot(found.x, zernike, 1), np.nan)
 shown = axes[2].imshow(phase[15:50, 15:50], cmap="twilight")
 axes[2].set(title="phase in the pupil", xlabel="pixels")
+axes[0].set(ylabel="pixels")
 fig.colorbar(shown, label="radians")
 plt.show()

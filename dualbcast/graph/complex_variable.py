@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.adapters import is_lazy
 from dualbcast.complex_numbers import Complex
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.graph.arrays import as_array, is_float
 from dualbcast.graph.recording import read_by_python
 from dualbcast.graph.tape import Primitive
@@ -48,6 +49,8 @@ class ComplexVariable(Variable):
     _imag: Variable
 
     def __init__(self, value: Any, tracked: bool = True) -> None:
+        if is_lazy(value):
+            raise DTypeError("a Variable of a Dask array holds real numbers: make two, of z.real and z.imag")
         parts = value if isinstance(value, Variable) else as_array(value)
         self._set(Variable(parts.real, tracked), Variable(parts.imag, tracked))
 

@@ -54,7 +54,7 @@ def _numpys(name: str, parts: tuple[Any, ...], options: dict[str, Any]) -> tuple
     xp = namespace(*parts)
     values = parts[0]
     if len(parts) == 2:
-        values = xp.empty(parts[0].shape, xp.result_type(parts[0].dtype, xp.complex64))
+        values = xp.empty(parts[0].shape, dtype=xp.result_type(parts[0].dtype, xp.complex64))
         values.real, values.imag = parts
     result = getattr(xp.fft, name)(values, **options)
     return result if result.dtype.kind != "c" else (result.real, result.imag)

@@ -193,16 +193,16 @@ class Variable:
 
     @property
     def real(self) -> Variable:
-        """The real part: of a Variable of real numbers itself."""
+        """The real part, which of real numbers is the Variable itself."""
         return self
 
     @property
     def imag(self) -> Variable:
-        """The imaginary part: of a Variable of real numbers zeros, without a derivative."""
+        """The imaginary part, which of real numbers is zeros without a derivative."""
         return OPERATIONS["zeros"](self)
 
     def conj(self) -> Variable:
-        """The complex conjugate: of a Variable of real numbers itself. `conjugate` does the same."""
+        """The complex conjugate, which of real numbers is the Variable itself. `conjugate` does the same."""
         return self
 
     conjugate = conj
