@@ -15,7 +15,7 @@ from dualbcast.frontend.values import Axes
 
 
 def is_complex(value: Any) -> bool:
-    """Whether a value is a complex number, or an array of such."""
+    """Whether a value is a complex number, or an array or a Variable of such."""
     return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
 
 

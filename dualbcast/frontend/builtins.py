@@ -21,7 +21,7 @@ from dualbcast.frontend import complex_values, whole_arrays
 from dualbcast.frontend.arithmetic import apply, as_number, as_scalar, binary, chain, logical, select, truth, unary
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
-from dualbcast.frontend.operators import OPERATORS, choose, with_one, with_two
+from dualbcast.frontend.operators import OPERATORS, binary_operator, choose, unary_operator
 from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_complex, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
 from dualbcast.ir.simplification import number
@@ -53,15 +53,15 @@ def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Va
 
 # NumPy's functions for operators take tuples for arrays, where operators join them; so theirs are of numbers only.
 def _of_one(syntax: type[ast.AST], env: Environment, node: ast.Call, x: Value, /) -> Value:
-    return with_one(syntax, env, node, as_number(env, x, node))
+    return unary_operator(syntax, env, node, as_number(env, x, node))
 
 
 def _of_two(syntax: type[ast.AST], env: Environment, node: ast.Call, x: Value, y: Value, /) -> Value:
-    return with_two(syntax, env, node, as_number(env, x, node), as_number(env, y, node))
+    return binary_operator(syntax, env, node, as_number(env, x, node), as_number(env, y, node))
 
 
 for _syntax, _, _name, _names in OPERATORS:
-    _of_any, _of_numbers = (with_one, _of_one) if issubclass(_syntax, ast.unaryop) else (with_two, _of_two)
+    _of_any, _of_numbers = (unary_operator, _of_one) if issubclass(_syntax, ast.unaryop) else (binary_operator, _of_two)
     _builtin(getattr(operator, _name))(partial(_of_any, _syntax))
     _builtin(*[getattr(np, _name) for _name in _names.split()])(partial(_of_numbers, _syntax))
 for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):

@@ -57,10 +57,10 @@ _If = TypeVar("_If", ast.If, ast.IfExp)
 
 @lowers(ast.BinOp)
 def _binary(env: Environment, node: ast.BinOp) -> Value:
-    return with_two(type(node.op), env, node, expression(env, node.left), expression(env, node.right))
+    return binary_operator(type(node.op), env, node, expression(env, node.left), expression(env, node.right))
 
 
-def with_two(syntax: type[ast.AST], env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
+def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
     """An operator with two operands; the node is its own, or that of a call."""
     name, at = _NAMES[syntax], (node.left, node.right) if isinstance(node, ast.BinOp) else (node, node)
     if issubclass(syntax, ast.cmpop):
@@ -105,10 +105,10 @@ def _joined(env: Environment, name: str, left: Value, right: Value, node: ast.AS
 def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         return unary("not", env, node, condition(env, node.operand))
-    return with_one(type(node.op), env, node, expression(env, node.operand))
+    return unary_operator(type(node.op), env, node, expression(env, node.operand))
 
 
-def with_one(syntax: type[ast.AST], env: Environment, node: ast.AST, value: Value, /) -> Value:
+def unary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, value: Value, /) -> Value:
     """An operator with one operand; the node is its own, or that of a call."""
     own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
     if is_array(value):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import Adapter, adapter_for, is_lazy
+from dualbcast.api.complex_arguments import is_complex as is_complex
 from dualbcast.complex_numbers import Complex
 
 _NUMPYS = (np.ndarray, np.generic)
@@ -73,11 +74,6 @@ def is_float(dtype: Any) -> bool:
 def is_inexact(dtype: Any) -> bool:
     """Whether arrays of this dtype carry derivatives, or have parts that do."""
     return is_float(dtype) or bool(dtype.kind == "c")
-
-
-def is_complex(value: Any) -> bool:
-    """Whether a value is a complex number, or an array or a Variable of such."""
-    return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
 
 
 def on_host(array: Any) -> Any:
