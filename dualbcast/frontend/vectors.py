@@ -13,7 +13,17 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment
-from dualbcast.frontend.values import Arguments, Partial, Range, Record, Static, Value, array_named, describe
+from dualbcast.frontend.values import (
+    Arguments,
+    Partial,
+    Range,
+    Record,
+    Static,
+    Value,
+    array_named,
+    describe,
+    is_complex,
+)
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
 from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import Capture, ElementOf
@@ -70,6 +80,10 @@ def atoms_of(env: Environment, value: Value, node: ast.AST) -> Atoms:
     if isinstance(value, Atom):
         return filled((), [value])
     env.merged(value, node)
+    if is_complex(value):
+        env.fail(
+            node, "arrays in a kernel are of real numbers, and this is complex", "an array of z.real, and of z.imag"
+        )
     env.fail(node, f"an array of numbers is needed here, and this is {describe(value)}", "numbers, or tuples of them")
 
 
