@@ -269,7 +269,7 @@ def examine(seed: int) -> int:
 
 @pytest.mark.parametrize("part", range(2))
 def test_random_programs(part: int) -> None:
-    assert sum(examine(seed) for seed in range(8 * part, 8 * part + 8)) > 500
+    assert sum(examine(seed) for seed in range(5 * part, 5 * part + 5)) > 300
 
 
 @pytest.mark.slow

@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operation_cases import TO_SECOND_ORDER, Case, Check, check_against_jax, check_float32
+from operation_cases import (
+    TO_SECOND_ORDER,
+    Case,
+    Check,
+    check_against_jax,
+    check_float32,
+    check_gradient,
+    check_jvp,
+    check_second_derivatives,
+    check_value,
+)
 
 from dualbcast import ArgumentError, DTypeError, ShapeError, differentiable_broadcast, graph
 
@@ -80,12 +90,28 @@ def _case(name: str) -> Case:
 
 
 CASES = [_case(name) for name in TEXTS]
-EVERY = pytest.mark.parametrize("name", TEXTS)
+
+
+# Those of which all is asserted in every run; compiling second derivatives takes long.
+FIRST = ("fft", "ifft", "rfft", "irfft", "product", "abs, angle, real, imag", "matmul", "solve")
 
 
 @TO_SECOND_ORDER
-@EVERY
+@pytest.mark.parametrize("name", FIRST)
 def test_operations(name: str, check: Check) -> None:
+    check(_case(name))
+
+
+@pytest.mark.parametrize("check", [check_value, check_gradient])
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in FIRST])
+def test_gradients_of_operations(name: str, check: Check) -> None:
+    check(_case(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [check_second_derivatives, check_jvp])
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in FIRST])
+def test_second_derivatives_of_operations(name: str, check: Check) -> None:
     check(_case(name))
 
 
