@@ -219,9 +219,8 @@ OF_ARRAYS[np.cumprod] = partial(_running, partial(binary, "mul"))
 
 @_builtin(np.mean)
 def _mean(env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE, *, keepdims: Value = FALSE) -> Value:
-    shape = atoms_of(env, array, node).shape
-    count = number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
-    return _over(env, node, _reduced(_plus, number(0), env, node, array, axis, keepdims=keepdims), count)
+    total = _reduced(_plus, number(0), env, node, array, axis, keepdims=keepdims)
+    return _over(env, node, total, _count(env, node, array, axis))
 
 
 @_builtin(np.var)
@@ -238,10 +237,8 @@ def _var(
     subtract, multiply = partial(binary, "sub", env, node), partial(binary, "mul", env, node)
     deviations = elementwise(env, subtract, (array, _mean(env, node, array, axis, keepdims=TRUE)), node)
     squares = elementwise(env, multiply, (deviations, deviations), node)
-    shape = atoms_of(env, array, node).shape
-    count = number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
     total = _reduced(_plus, number(0), env, node, squares, axis, keepdims=keepdims)
-    return _over(env, node, total, subtract(count, as_scalar(env, ddof, node)))
+    return _over(env, node, total, subtract(_count(env, node, array, axis), as_scalar(env, ddof, node)))
 
 
 @_builtin(np.std)
@@ -260,6 +257,12 @@ def _diff(env: Environment, node: ast.Call, array: Value, /, n: Value = _ONE, ax
     for _ in range(_known(env, node, n, "n")):
         array = elementwise(env, partial(binary, "sub", env, node), (cut(slice(1, None)), cut(slice(-1))), node)
     return array
+
+
+def _count(env: Environment, node: ast.Call, array: Value, axis: Value) -> Const:
+    """How many elements there are along axes."""
+    shape = atoms_of(env, array, node).shape
+    return number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
 
 
 def _over(env: Environment, node: ast.Call, array: Value, count: Atom) -> Value:

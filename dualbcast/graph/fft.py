@@ -40,10 +40,6 @@ _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 # --- primitives: their axes count from the back, so that they go over a batch as they are -----------------------------
 
 
-def _of_parts(real: Any, *imag: Any) -> Any:
-    return Variable.__join_complex__(real, *imag) if imag else real
-
-
 def _cotangent(cotangents: Cotangents) -> Variable:
     """The complex cotangent of a complex result, of which one part may be zero."""
     real, imag = cotangents
