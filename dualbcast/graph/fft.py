@@ -134,6 +134,26 @@ def _axes(x: Variable, s: _Axes, axes: _Axes, name: str) -> tuple[int, ...]:
     return tuple([shapes.axis_of(axis, x.ndim, name) - x.ndim for axis in axes])
 
 
+def _some_axes(x: Variable, s: _Axes, axes: _Axes, name: str) -> tuple[int, ...]:
+    over = _axes(x, s, axes, name)
+    if not over:
+        raise ArgumentError(f"{name}: the last axis becomes half of a spectrum, and there is none")
+    return over
+
+
+def _lengths(n: int | None, name: str) -> _Axes:
+    """The lengths `s` for one axis. There -1 is no length, while in `s` it stands for that which the axis has."""
+    if n is None:
+        return None
+    _require_length(n, name)
+    return (n,)
+
+
+def _require_length(length: int, name: str) -> None:
+    if length < 1:
+        raise ArgumentError(f"{name}: a length of {length} has no frequencies; it must be 1 at least")
+
+
 def _norm(norm: str | None, name: str) -> str:
     if norm not in (None, *_ADJOINT):
         raise ArgumentError(f"{name}: norm={norm!r} is none of {', '.join(_ADJOINT)}")
@@ -145,8 +165,7 @@ def _fitted(x: Variable, axis: int, length: int | None, name: str) -> Variable:
     present = x.shape[axis]
     if length is None or length == present:
         return x
-    if length < 1:
-        raise ArgumentError(f"{name}: a length of {length} has no frequencies; it must be 1 at least")
+    _require_length(length, name)
     if length < present:
         return x[(..., slice(length), *[slice(None)] * (-axis - 1))]
     widths = [(0, 0)] * x.ndim
@@ -159,7 +178,7 @@ def _fully(x: Any, s: _Axes, axes: _Axes, norm: str | None, inverse: bool, name:
     over = _axes(x, s, axes, name)
     for axis, length in zip(over, s or [], strict=False):
         x = _fitted(x, axis, None if length == -1 else length, name)
-    return _transformed(x, inverse, over, _norm(norm, name))
+    return _transformed(x, inverse, over, _norm(norm, name)) if over else x
 
 
 # --- the transforms ---------------------------------------------------------------------------------------------------
@@ -185,12 +204,12 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     >>> graph.grad(lambda v: np.sum(abs(np.fft.fft(v)) ** 2))(np.array([1.0, 2.0, 3.0])).round(9)
     array([ 6., 12., 18.])
     """
-    return _fully(a, None if n is None else (n,), (axis,), norm, False, "fft")
+    return _fully(a, _lengths(n, "fft"), (axis,), norm, False, "fft")
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
     """The inverse of `fft`: `numpy.fft.ifft`."""
-    return _fully(a, None if n is None else (n,), (axis,), norm, True, "ifft")
+    return _fully(a, _lengths(n, "ifft"), (axis,), norm, True, "ifft")
 
 
 def fftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
@@ -219,7 +238,7 @@ def rfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) 
     x = floating(a)
     if is_complex(x):
         raise ArgumentError("rfft is of real numbers, and these are complex: use fft, or z.real")
-    over, norm = _axes(x, s, axes, "rfftn"), _norm(norm, "rfftn")
+    over, norm = _some_axes(x, s, axes, "rfftn"), _norm(norm, "rfftn")
     for axis, length in zip(over, s or [], strict=False):
         x = _fitted(x, axis, None if length == -1 else length, "rfftn")
     half = _real_to_half(x, over[-1], norm)
@@ -229,12 +248,11 @@ def rfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) 
 def irfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None) -> Variable:
     """The inverse of `rfftn`: `numpy.fft.irfftn`. The last axis has the even length, unless `s` says another."""
     x = floating(a)
-    over, norm = _axes(x, s, axes, "irfftn"), _norm(norm, "irfftn")
+    over, norm = _some_axes(x, s, axes, "irfftn"), _norm(norm, "irfftn")
     length = 2 * (x.shape[over[-1]] - 1) if s is None or s[-1] == -1 else s[-1]
     for axis, other in zip(over[:-1], s or [], strict=False):
         x = _fitted(x, axis, None if other == -1 else other, "irfftn")
-    if length < 1:
-        raise ArgumentError(f"irfft: a length of {length} has no frequencies; it must be 1 at least")
+    _require_length(length, "irfft")
     x = _fitted(x, over[-1], length // 2 + 1, "irfftn")
     x = _transformed(x, True, over[:-1], norm) if len(over) > 1 else x
     return _half_to_real(x, length, over[-1], norm)
@@ -242,12 +260,12 @@ def irfftn(a: Any, s: _Axes = None, axes: _Axes = None, norm: str | None = None)
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
     """The transform of real numbers along an axis, without the half that is known by symmetry: `numpy.fft.rfft`."""
-    return rfftn(a, None if n is None else (n,), (axis,), norm)
+    return rfftn(a, _lengths(n, "rfft"), (axis,), norm)
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Variable:
     """The inverse of `rfft`: `numpy.fft.irfft`. The length is even, unless `n` says another."""
-    return irfftn(a, None if n is None else (n,), (axis,), norm)
+    return irfftn(a, _lengths(n, "irfft"), (axis,), norm)
 
 
 def rfft2(a: Any, s: _Axes = None, axes: _Axes = (-2, -1), norm: str | None = None) -> Variable:

@@ -235,6 +235,13 @@ def test_views_of_one_complex_array_are_not_taken_for_its_parts() -> None:
     np.testing.assert_allclose(turned.value, both[::-1])
 
 
+def test_transforms_over_no_axes_and_lengths_that_axes_have() -> None:
+    z = graph.Variable(Z)
+    np.testing.assert_array_equal(np.fft.fftn(z, axes=()).value, np.fft.fftn(Z, axes=()))
+    np.testing.assert_allclose(np.fft.fftn(z, s=(-1, 3), axes=(0, 1)).value, np.fft.fftn(Z, s=(-1, 3), axes=(0, 1)))
+    np.testing.assert_allclose(np.fft.fftn(z, axes=(0, 0)).value, np.fft.fftn(Z, axes=(0, 0)))
+
+
 def test_dtypes() -> None:
     single, whole = graph.Variable(np.ones(2, np.float32)), graph.Variable(np.arange(2))
     assert (single * 1j).dtype == np.complex64
@@ -342,6 +349,11 @@ def test_checkpoint() -> None:
         (lambda z: np.fft.fft(z, norm="unit"), ArgumentError, "norm='unit' is none of backward, forward, ortho"),
         (lambda z: np.fft.fft(z, n=0), ArgumentError, "a length of 0 has no frequencies"),
         (lambda z: np.fft.irfft(z, n=0), ArgumentError, "a length of 0 has no frequencies"),
+        (lambda z: np.fft.fft(z, n=-1), ArgumentError, "a length of -1 has no frequencies"),
+        (lambda z: np.fft.irfft(z, n=-1), ArgumentError, "a length of -1 has no frequencies"),
+        (lambda z: np.fft.irfftn(z, axes=()), ArgumentError, "the last axis becomes half of a spectrum"),
+        (lambda z: np.fft.rfftn(z[0, 0].real), ArgumentError, "the last axis becomes half of a spectrum"),
+        (lambda z: np.fft.fft(z[:0, 0]), ShapeError, "Invalid number of FFT data points"),
         (lambda z: np.fft.fft(z, axis=2), ShapeError, "there is no axis 2"),
         (lambda z: np.fft.fftn(z, s=(2,), axes=(0, 1)), ArgumentError, "s has 1 lengths for 2 axes"),
         (lambda z: np.asarray(z), ArgumentError, "would lose its derivative"),
