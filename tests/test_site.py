@@ -174,25 +174,19 @@ def check(site: Path) -> None:
     assert objects.isdisjoint(hidden)
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_no_dead_link(tmp_path: Path) -> None:
-    """The programs of the gallery do not run here."""
+    """The programs of the gallery run here."""
     pytest.importorskip("pydata_sphinx_theme")
+    for library in ("jax", "scipy", "torch"):
+        pytest.importorskip(library)
     repository = "https://example.org/repository"
-    site = build(tmp_path, "-D", "plot_gallery=0", "-D", f"repository={repository}")
+    site = build(tmp_path, "-D", f"repository={repository}")
     check(site)
     targets = {target for page in site.rglob("*.html") for target in Links(page).targets}
     files = [target.partition("/blob/main/")[2] for target in targets if target.startswith(f"{repository}/blob/")]
     assert len(files) > 10
     assert [file for file in files if not (ROOT / file).exists()] == []
-
-
-@pytest.mark.slow
-def test_the_site_builds_with_its_gallery(tmp_path: Path) -> None:
-    pytest.importorskip("pydata_sphinx_theme")
-    for library in ("jax", "scipy", "torch"):
-        pytest.importorskip(library)
-    site = build(tmp_path)
-    check(site)
     pictures = {path.name for path in (site / "_images").glob("sphx_glr_*_thumb.png")}
     assert {f"sphx_glr_{name}_thumb.png" for name in PROGRAMS} <= pictures
 

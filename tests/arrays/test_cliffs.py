@@ -80,11 +80,11 @@ def test_chains_of_branches_compile_in_time_of_their_length(product: str, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("name", cliffs.FAMILIES)
-def test_what_grows_alone(name: str, product: str, dtype: str, tmp_path: Path, counter: Counter) -> None:
-    assert_within(grown(cliffs.FAMILIES[name], product, dtype, tmp_path, counter))
+def test_what_grows_alone(name: str, product: str, tmp_path: Path, counter: Counter) -> None:
+    """In float64: what there is to compile does not depend on the dtype."""
+    assert_within(grown(cliffs.FAMILIES[name], product, "float64", tmp_path, counter))
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def jacobians(v: Any, M: Any, s: Any) -> dict[tuple[int, str], Any]:  # noqa: N8
 
 # --- shapes and layouts ----------------------------------------------------------------------------------------------
 
-LENGTHS = st.sampled_from([0, 1, 2, 3, 7, 70])
+LENGTHS = st.sampled_from([0, 1, 2, 3, 7])
 
 
 def laid(array: Any, way: str) -> Any:
@@ -80,7 +80,8 @@ def laid(array: Any, way: str) -> Any:
 
 @st.composite
 def arguments(draw: Any) -> list[Any]:
-    whole = tuple(draw(st.lists(LENGTHS, max_size=3)))
+    # One axis may be longer than a vector; three of them would take seconds an example.
+    whole = (*draw(st.lists(LENGTHS, max_size=2)), *draw(st.sampled_from([(), (7,), (70,)])))
     random = np.random.default_rng(draw(st.integers(0, 9)))
     given = []
     for core in ((3,), (3, 2), ()):
@@ -115,10 +116,12 @@ def test_any_shapes_and_layouts(given: list[Any]):
     for each, found in zip(given, pulled, strict=True):
         assert found.shape == each.shape
         assert found.dtype == each.dtype
-    # ⟨cotangent, J tangent⟩ = ⟨Jᵀ cotangent, tangent⟩, whatever was broadcast
+    # ⟨cotangent, J tangent⟩ = ⟨Jᵀ cotangent, tangent⟩, whatever was broadcast, but for rounding to the arrays' dtypes.
     left = sum(float(np.sum(each, dtype=float)) for each in tangents)
     right = sum(float(np.sum(each, dtype=float)) for each in pulled)
-    assert left == pytest.approx(right, rel=1e-4 if dtype == np.float32 else 1e-9, abs=1e-3)
+    scale = sum(float(np.sum(np.abs(each), dtype=float)) for each in (*tangents, *pulled))
+    coarsest = max(np.finfo(each.dtype).eps for each in given)
+    assert abs(left - right) <= 10 * coarsest * scale
 
 
 def test_inputs_are_read_where_they_lie():

@@ -224,7 +224,7 @@ def straight(body: str, vectors: int) -> Kernel:
     return source_of(body, "float64", inputs, OUTPUTS, PRELUDE, vectors, layout)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_random_texts(count: int) -> None:
     @settings(max_examples=count, deadline=None)
     @given(st.data(), st.sampled_from([1, 2, 4]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import Any
 
 import mpmath
@@ -258,23 +259,32 @@ def exactly(function: Any, arguments: Any) -> Any:
     )
 
 
+@cache
+def points_and_partials(function: Any) -> tuple[Any, dict[tuple[int, int], Any]]:
+    """Some points, and for each output and argument mpmath's differences of the function there."""
+    arity = function.__code__.co_argcount
+    points = np.random.default_rng(5).uniform(0.2, 1.4, (arity, 24))
+    wanted = {}
+    for at, output in itertools.product(range(arity), range(2 if function is wide_branch else 1)):
+
+        def along(x: Any, point: Any, at: int = at, output: int = output) -> Any:
+            results = exactly(function, [*map(mpmath.mpf, point[:at]), x, *map(mpmath.mpf, point[at + 1 :])])
+            return results[output] if isinstance(results, tuple) else results
+
+        column = [mpmath.diff(lambda x, point=point, along=along: along(x, point), point[at]) for point in points.T]
+        wanted[output, at] = np.array(column, float)
+    return points, wanted
+
+
 @HOW
 @pytest.mark.parametrize("function", [price, gated, counted, wide_branch], ids=lambda function: function.__name__)
 def test_partials(function: Any, backend: str, way: str) -> None:
     """Beside mpmath's differences of the same function, which must be written for it."""
-    arity = function.__code__.co_argcount
-    points = np.random.default_rng(5).uniform(0.2, 1.4, (arity, 24))
+    points, wanted = points_and_partials(function)
     with forced(way):
         _, jacobian = differentiable_broadcast(backend=backend)(function).value_and_jacobian(*points)
-    for at, (row, point) in itertools.product(range(arity), enumerate(points.T)):
-        for output in range(2 if function is wide_branch else 1):
-
-            def along(x: Any, at: int = at, point: Any = point, output: int = output) -> Any:
-                results = exactly(function, [*map(mpmath.mpf, point[:at]), x, *map(mpmath.mpf, point[at + 1 :])])
-                return results[output] if isinstance(results, tuple) else results
-
-            wanted = float(mpmath.diff(along, point[at]))
-            np.testing.assert_allclose(jacobian[output, at][row], wanted, rtol=1e-11, atol=1e-13)
+    for block, partials in wanted.items():
+        np.testing.assert_allclose(jacobian[block], partials, rtol=1e-11, atol=1e-13)
 
 
 @EVERY

@@ -3,7 +3,6 @@ and where JAX has it, JAX's."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -109,25 +108,21 @@ def check_float32(case: Case) -> None:
 
 def check_against_jax(case: Case) -> None:
     """Value, gradient and second derivatives, where the case is written in functions that `jax.numpy` has, too."""
-    import jax
+    import jax_derivatives
 
     args = case.arguments()
     random = np.random.default_rng(7)
     tangents = tuple(random.uniform(-1, 1, arg.shape) for arg in args)
     weights = weights_for(case.reference(*args))
-    wrt = tuple(range(len(args)))
-    function: Any = case.function
-    peer = types.FunctionType(function.__code__, {**function.__globals__, "np": jax.numpy})
+    peer = jax_derivatives.in_jax(case.function)
 
     def number(*inputs: Any) -> Any:
         value = peer(*inputs)
         return (weights * (value + value**2)).sum()
 
-    with jax.enable_x64():
-        expected, slopes = jax.value_and_grad(number, wrt)(*args)
-        seconds = jax.jvp(jax.grad(number, wrt), tuple(args), tangents)[1]
+    expected, slopes, seconds = jax_derivatives.to_second_order(number, args, tangents)
     ours = weighted(case.function, weights)
-    found, gradient = graph.value_and_grad(ours, wrt)(*args)
+    found, gradient = graph.value_and_grad(ours, tuple(range(len(args))))(*args)
     products = graph.hvp(ours, args, tangents)
     for one, other in zip((found, *gradient, *products), (expected, *slopes, *seconds), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * (1 + np.abs(other).max(initial=0)))

@@ -67,7 +67,7 @@ def points(form: Form, dtype: str) -> list[np.ndarray]:
 def _line(form: Form, dtype: str, step: int) -> np.ndarray:
     info = np.finfo(dtype)
     if dtype == "float16" and step == 1:
-        return np.arange(0, 1 << 16, 5, dtype=np.uint16).view(np.float16)
+        return np.arange(0, 1 << 16, 23, dtype=np.uint16).view(np.float16)
     exponents = np.arange(info.minexp - info.nmant, info.maxexp, step)
     draw = np.random.default_rng(int(exponents.size))
     with np.errstate(all="ignore"):
