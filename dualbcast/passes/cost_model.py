@@ -14,6 +14,7 @@ from dualbcast.rules.table import RULES
 _WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floordiv", "mod"), 5.0),
     "hypot": 9.0,
+    **dict.fromkeys(("cosine", "sine", "over_length"), 10.0),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "cbrt"), 12.0),
     **dict.fromkeys(("asin", "acos", "atan", "fmod", "lgamma", "nextafter"), 12.0),
     **dict.fromkeys(("tanh", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "atan2"), 15.0),

@@ -151,17 +151,6 @@ def over_length(t: float, a: float, b: float) -> float:
     return t * size / maximum(abs(a), abs(b))
 
 
-partials(lambda a, b, u: (over_length(sine(a, b), a, b) * sine(a, b), -over_length(u * sine(a, b), a, b)))(cosine)
-partials(lambda a, b, v: (-over_length(v * cosine(a, b), a, b), over_length(cosine(a, b), a, b) * cosine(a, b)))(sine)
-partials(
-    lambda t, a, b, y: (
-        over_length(1.0, a, b),
-        -over_length(y * cosine(a, b), a, b),
-        -over_length(y * sine(a, b), a, b),
-    )
-)(over_length)
-
-
 def ratio_of_sides(a: float, b: float) -> float:
     """The shorter side divided by the longer one; 0 where both are 0."""
     longer = maximum(abs(a), abs(b))

@@ -133,6 +133,32 @@ _rule(
     "math.hypot numpy.hypot",
     kinks=(((0.0, 0.0), (0.0, 0.0)),),
 )
+# What a length is divided by. `hypot` has the same square and root.
+_rule(
+    "cosine",
+    lambda a, b, u: (
+        curvatures.over_length(curvatures.sine(a, b), a, b) * curvatures.sine(a, b),
+        -curvatures.over_length(u * curvatures.sine(a, b), a, b),
+    ),
+    function=curvatures.cosine,
+)
+_rule(
+    "sine",
+    lambda a, b, v: (
+        -curvatures.over_length(v * curvatures.cosine(a, b), a, b),
+        curvatures.over_length(curvatures.cosine(a, b), a, b) * curvatures.cosine(a, b),
+    ),
+    function=curvatures.sine,
+)
+_rule(
+    "over_length",
+    lambda t, a, b, y: (
+        curvatures.over_length(1.0, a, b),
+        -curvatures.over_length(y * curvatures.cosine(a, b), a, b),
+        -curvatures.over_length(y * curvatures.sine(a, b), a, b),
+    ),
+    function=curvatures.over_length,
+)
 _rule(
     "logaddexp",
     lambda a, b, y: (curvatures.logistic(gap(a, b)), curvatures.logistic(gap(b, a))),

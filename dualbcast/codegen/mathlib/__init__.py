@@ -125,11 +125,17 @@ FUNCTIONS: dict[str, Emit] = {
     "fmod": elementary.fmod,
 }
 # What computes with parts of other functions; they are inlined, too.
-SHARING: dict[str, Emit] = {"base_logarithm": powers.base_logarithm, "divided_power": powers.divided_power}
+SHARING: dict[str, Emit] = {
+    "base_logarithm": powers.base_logarithm,
+    "divided_power": powers.divided_power,
+    "cosine": elementary.cosine,
+    "sine": elementary.sine,
+    "over_length": elementary.over_length,
+}
 # What takes longer if a single element of a vector has a rare argument. One that does not take a branch often has such,
 # since the branch guards it.
 WITH_RARE_BRANCHES = {
-    *("pow", "divided_power", "base_logarithm", "sin", "cos", "tan", "hypot", "fmod", "lgamma", "tgamma"),
+    *("pow", "sin", "cos", "tan", "hypot", "fmod", "lgamma", "tgamma", *SHARING),
     *(set(target.VECTORISED) - set(FUNCTIONS)),
 }
 # What LLVM has an operation for, and so has the host.

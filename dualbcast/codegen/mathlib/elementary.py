@@ -207,9 +207,54 @@ def hypot(x: Value, y: Value) -> Value:
         is_infinite = (absolute(x) == math.inf) | (absolute(y) == math.inf)
         return is_infinite.choose(x.constant(math.inf), result)
 
-    form, square = format_of(x), fma(x, x, y * y)
+    form = format_of(x)
+    square, root = _length(x, y)
     is_rare = _is_extraordinary(square) & ((x.unordered("!=", 0.0)) | (y.unordered("!=", 0.0)))
-    return or_rarely(is_rare, intrinsic("sqrt", square), scaled)
+    return or_rarely(is_rare, root, scaled)
+
+
+@shared
+def _length(x: Value, y: Value) -> tuple[Value, Value]:
+    """The sum of squares, and its root."""
+    square = fma(x, x, y * y)
+    return square, intrinsic("sqrt", square)
+
+
+@shared
+def _over_root(x: Value, y: Value) -> tuple[Value, Value]:
+    """The reciprocal of the root of the sum of squares, and whether that might leave the format."""
+    square, root = _length(x, y)
+    return 1.0 / root, _is_extraordinary(square)
+
+
+def _over_length(t: Value, x: Value, y: Value, otherwise: Emit) -> Value:
+    reciprocal, is_rare = _over_root(x, y)
+    return or_rarely(is_rare, t * reciprocal, lambda: otherwise(*_by_sides(x, y)))
+
+
+@shared
+def _by_sides(x: Value, y: Value) -> tuple[Value, Value, Value, Value]:
+    """Whether x is the longer side, this side, the shorter one over it, and the longer one over the hypotenuse."""
+    a, b = absolute(x), absolute(y)
+    is_first = a >= b
+    longer = is_first.choose(a, b)
+    ratio = (longer == 0.0).choose(x.constant(0.0), is_first.choose(b, a) / longer)
+    return is_first, longer, ratio, 1.0 / intrinsic("sqrt", fma(ratio, ratio, 1.0))
+
+
+def cosine(x: Value, y: Value) -> Value:
+    """x / hypot(x, y)."""
+    return _over_length(x, x, y, lambda first, _, ratio, size: copysign(first.choose(size, ratio * size), x))
+
+
+def sine(x: Value, y: Value) -> Value:
+    """y / hypot(x, y)."""
+    return _over_length(y, x, y, lambda first, _, ratio, size: copysign(first.choose(ratio * size, size), y))
+
+
+def over_length(t: Value, x: Value, y: Value) -> Value:
+    """t / hypot(x, y)."""
+    return _over_length(t, x, y, lambda _, longer, __, size: t * size / longer)
 
 
 def expm1(x: Value) -> Value:
