@@ -134,7 +134,7 @@ def cosine(a: float, b: float) -> float:
     """a / hypot(a, b), from the ratio of the shorter side to the longer: the hypotenuse itself may overflow."""
     ratio = ratio_of_sides(a, b)
     size = 1.0 / math.sqrt(1.0 + ratio * ratio)
-    return math.copysign(size if abs(a) >= abs(b) else ratio * size, a)
+    return math.copysign(size if abs(a) > abs(b) else ratio * size, a)
 
 
 def sine(a: float, b: float) -> float:
@@ -166,6 +166,17 @@ def ratio_of_sides(a: float, b: float) -> float:
 def atan2_slope(a: float, b: float) -> float:
     """The slope of atan2(a, b) in a: b divided by the square of the hypotenuse; NaN at the origin."""
     return over_length(sine(a, b), a, b)
+
+
+@partials(
+    lambda a, b, y: (
+        over_length(over_length(difference_of_squares(b, a), a, b), a, b),
+        -2.0 * over_length(sine(a, b) * y, a, b),
+    )
+)
+def atan2_descent(a: float, b: float) -> float:
+    """The slope of atan2(a, b) in b without its sign, which shares the hypotenuse with `atan2_slope`."""
+    return over_length(cosine(a, b), a, b)
 
 
 def difference_of_squares(a: float, b: float) -> float:

@@ -204,7 +204,7 @@ _rule("atan", lambda x, y: (curvatures.atan_slope(x),), "math.atan numpy.arctan"
 _rule(
     "atan2",
     # At the origin the limit depends on the direction: NaN.
-    lambda a, b, y: (curvatures.atan2_slope(a, b), -curvatures.atan2_slope(b, a)),
+    lambda a, b, y: (curvatures.atan2_slope(a, b), -curvatures.atan2_descent(a, b)),
     "math.atan2 numpy.arctan2",
     kinks=(((0.0, 0.0), (math.nan, math.nan)),),
 )

@@ -233,28 +233,36 @@ def _over_length(t: Value, x: Value, y: Value, otherwise: Emit) -> Value:
 
 
 @shared
-def _by_sides(x: Value, y: Value) -> tuple[Value, Value, Value, Value]:
-    """Whether x is the longer side, this side, the shorter one over it, and the longer one over the hypotenuse."""
+def _by_sides(x: Value, y: Value) -> tuple[Value, Value, Value]:
+    """The longer side, the shorter one over it, which is 0 where both are 0, and the longer one over the hypotenuse."""
     a, b = absolute(x), absolute(y)
     is_first = a >= b
     longer = is_first.choose(a, b)
     ratio = (longer == 0.0).choose(x.constant(0.0), is_first.choose(b, a) / longer)
-    return is_first, longer, ratio, 1.0 / intrinsic("sqrt", fma(ratio, ratio, 1.0))
+    return longer, ratio, 1.0 / intrinsic("sqrt", fma(ratio, ratio, 1.0))
 
 
 def cosine(x: Value, y: Value) -> Value:
     """x / hypot(x, y)."""
-    return _over_length(x, x, y, lambda first, _, ratio, size: copysign(first.choose(size, ratio * size), x))
+
+    def by_sides(_: Value, ratio: Value, size: Value) -> Value:
+        return copysign((absolute(x) > absolute(y)).choose(size, ratio * size), x)
+
+    return _over_length(x, x, y, by_sides)
 
 
 def sine(x: Value, y: Value) -> Value:
     """y / hypot(x, y)."""
-    return _over_length(y, x, y, lambda first, _, ratio, size: copysign(first.choose(ratio * size, size), y))
+
+    def by_sides(_: Value, ratio: Value, size: Value) -> Value:
+        return copysign((absolute(x) >= absolute(y)).choose(ratio * size, size), y)
+
+    return _over_length(y, x, y, by_sides)
 
 
 def over_length(t: Value, x: Value, y: Value) -> Value:
     """t / hypot(x, y)."""
-    return _over_length(t, x, y, lambda _, longer, __, size: t * size / longer)
+    return _over_length(t, x, y, lambda longer, _, size: t * size / longer)
 
 
 def expm1(x: Value) -> Value:
