@@ -10,7 +10,7 @@ from products import PRODUCTS, examine_products
 from program import Program
 from session import program_of
 
-DEFAULT, LONG = range(12), range(12, 424)
+DEFAULT, LONG = range(12), range(12, 172)
 
 
 def examined(program: Program) -> Tally:

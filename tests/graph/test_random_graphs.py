@@ -326,7 +326,7 @@ def test_writes_are_refused_or_have_no_effect(program: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=1000)
+@settings(RELAXED, max_examples=250)
 @given(written())
 def test_more_writes_are_refused_or_have_no_effect(program: Any) -> None:
     check_writes(*program)
