@@ -232,19 +232,23 @@ def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, shape: tuple
 # --- the comparison ---------------------------------------------------------------------------------------------------
 
 
-def examine(seed: int) -> int:
+def run(function: Any, signature: str, given: dict[str, Any], backend: str) -> tuple[Any, dict[str, Any]]:
+    """The value and the blocks of the Jacobian, as arrays of NumPy."""
+    xp = pytest.importorskip("cupy") if backend == "cuda" else np
+    compiled = differentiable_broadcast(signature=signature, backend=backend)(function)
+    value, jacobian = compiled.value_and_jacobian(**{name: xp.asarray(each) for name, each in given.items()})
+    host = xp.asnumpy if backend == "cuda" else np.asarray
+    return host(value), {name: host(jacobian[name]) for name in PARAMETERS}
+
+
+def examine(seed: int, backends: tuple[str, ...] = ("python", "cpu")) -> int:
     """Hold the program of a seed against mpmath; how many numbers were compared."""
     text, kind = Writer(seed).program()
     shape, draw = SHAPES[kind], np.random.default_rng(seed)
     given = {name: draw.normal(size=(POINTS, *core)).round(2) for name, core in PARAMETERS.items()}
     written = {"scalar": "()", "vector": "(3)", "matrix": "(3,3)"}[kind]
     function, exact = function_of(text, {"np": np}), function_of(text, {"np": _NumPy()})
-    results = [
-        differentiable_broadcast(signature=f"(3),(3),(3,3),()->{written}", backend=backend)(
-            function
-        ).value_and_jacobian(**given)
-        for backend in ("python", "cpu")
-    ]
+    results = [run(function, f"(3),(3),(3,3),()->{written}", given, backend) for backend in backends]
     compared = 0
     with mp.workdps(40):
         for point in range(POINTS):
@@ -276,3 +280,9 @@ def test_random_programs(part: int) -> None:
 @pytest.mark.parametrize("part", range(2))
 def test_more_random_programs(part: int) -> None:
     assert sum(examine(seed) for seed in range(1000 + 25 * part, 1025 + 25 * part)) > 5000
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(2))
+def test_random_programs_on_a_gpu(part: int) -> None:
+    assert sum(examine(seed, ("cuda",)) for seed in range(3 * part, 3 * part + 3)) > 100
