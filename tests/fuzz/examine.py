@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -213,14 +214,22 @@ def _check_passes(program: Program) -> None:
 # --- what the kernels give -------------------------------------------------------------------------------------------
 
 
+def _on_host(array: Any) -> Any:
+    return array.get() if hasattr(array, "get") else array
+
+
 def compare(program: Program, backend: Any, expected: dict[int, Expected], tally: Tally, agree: bool = True) -> None:
     """Hold value and Jacobian of one backend against what is right; on `python` other products against these, too."""
     kernel = program.kernel(backend)
     wrt = tuple(program.names[at] for at in program.wrt)
-    value, jacobian = kernel.value_and_jacobian(*program.arguments, wrt=wrt)
-    columns = [program.flat(column) for column in numbers_of(value)]
+    arguments = program.arguments
+    if backend == "cuda":
+        on_device = importlib.import_module("cupy").asarray
+        arguments = tuple(on_device(each) if isinstance(each, np.ndarray) else each for each in arguments)
+    value, jacobian = kernel.value_and_jacobian(*arguments, wrt=wrt)
+    columns = [program.flat(_on_host(column)) for column in numbers_of(value)]
     blocks = [
-        {seed: program.flat(jacobian[output, program.names[seed]]) for seed in program.wrt}
+        {seed: program.flat(_on_host(jacobian[output, program.names[seed]])) for seed in program.wrt}
         for output in range(len(columns))
     ]
     for at, want in expected.items():

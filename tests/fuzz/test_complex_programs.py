@@ -117,16 +117,23 @@ def slope(exact: Any, at: list[Any], position: int, direction: Any) -> Any:
     return found[0] if spread < 1e-7 * (1 + abs(found[0])) and abs(found[0]) < LARGEST else None
 
 
-def examine(seed: int) -> int:
+def run(function: Any, given: tuple[Any, ...], backend: str) -> tuple[Any, Any]:
+    """The value and the blocks of the Jacobian, as arrays of NumPy."""
+    xp = pytest.importorskip("cupy") if backend == "cuda" else np
+    value, jacobian = differentiable_broadcast(backend=backend)(function).value_and_jacobian(*map(xp.asarray, given))
+    if backend != "cuda":
+        return value, jacobian
+    return value.get(), {name: jacobian[name].get() for name in jacobian.wrt}
+
+
+def examine(seed: int, backends: tuple[str, ...] = ("python", "cpu")) -> int:
     """Hold the program of a seed against mpmath; how many numbers were compared."""
     text = Writer(seed).program()
     draw, compared = np.random.default_rng(seed), 0
     z, w = (draw.normal(size=POINTS).round(2) + 1j * draw.normal(size=POINTS).round(2) for _ in range(2))
     x = draw.normal(size=POINTS).round(2)
     function, exact = function_of(text, {"__name__": "fuzzed"}), exact_of(text)
-    results = [
-        differentiable_broadcast(backend=backend)(function).value_and_jacobian(z, w, x) for backend in ("python", "cpu")
-    ]
+    results = [run(function, (z, w, x), backend) for backend in backends]
     directions = {
         "z.real": (0, 1),
         "z.imag": (0, mp.mpc(0, 1)),
@@ -172,3 +179,9 @@ def test_random_programs(part: int) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_more_random_programs(part: int) -> None:
     assert sum(examine(seed) for seed in range(1000 + 50 * part, 1050 + 50 * part)) > 1500
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(2))
+def test_random_programs_on_a_gpu(part: int) -> None:
+    assert sum(examine(seed, ("cuda",)) for seed in range(2 * part, 2 * part + 2)) > 20

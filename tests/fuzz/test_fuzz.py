@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing
 import sys
 from typing import Any
 
 import grammar
 import pytest
-from examine import Mismatch, Tally, examine, expect
+from examine import Mismatch, Tally, compare, examine, expect, expectations
 from program import Program
 from session import Found, fuzz, program_of
 
@@ -46,6 +47,17 @@ def features(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def warm() -> None:
     """What a process imports and compiles before its first kernel, so that those forked from it need not."""
     examine(program_of(0), Tally())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("has_table", [False, True])
+def test_random_programs_on_a_gpu(has_table: bool):
+    pytest.importorskip("cupy")
+    drawn = (program_of(seed) for seed in range(200))
+    tally = Tally()
+    for program in itertools.islice((each for each in drawn if each.has_table == has_table and each.wrt), 2):
+        compare(program, "cuda", expectations(program, tally), tally)
+    assert tally.comparisons["value"] > 5 and tally.comparisons["derivative"] > 5
 
 
 @pytest.mark.usefixtures("warm")
