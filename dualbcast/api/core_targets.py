@@ -14,7 +14,7 @@ import numpy as np
 
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.program.core_results import CoreJacobian, CoreLayout
+from dualbcast.program.core_results import CoreJacobian, CoreLayout, parts_of
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Which
 from dualbcast.program.results import Jacobian
@@ -54,51 +54,65 @@ class CoreTargets:
                 )
             results, outputs = specialisation.run(which, values)
             value = layout.pack(results.value(outputs), results.stack) if self._has_values else None
-            return value, CoreJacobian(Jacobian._of(results, outputs), layout) if self._has_blocks else None
+            return value, CoreJacobian(results, layout, Jacobian._of(results, outputs)) if self._has_blocks else None
         if out is not None:
             return self._into(values, out)
         with beside(values):
-            arrays, parts = self._new_values() if self._has_values else ([], [])
-            blocks, stored = self._new_blocks() if self._has_blocks else (None, [])
-        results, outputs = specialisation.run(which, values, (*parts, *stored), forms="core")
-        value = self._packed(arrays) if self._has_values else None
-        if blocks is None:
-            return value, None
-        return value, CoreJacobian(Jacobian._of(results, outputs), layout, blocks)
+            arrays, blocks = self.new()
+        results, _ = specialisation.run(which, values, self.parts(arrays, blocks), forms="core")
+        return self.packed(arrays, blocks, results)
 
-    def _packed(self, arrays: list[Any]) -> Any:
-        if not self._shape and isinstance(arrays[0], np.ndarray):
-            arrays = [array if array.shape else array[()] for array in arrays]
-        return self._layout.structure.pack(arrays)
+    def new(self) -> tuple[list[Any], Any]:
+        """New arrays for the value, and one for the Jacobian, as `CoreBlocks` has it, or None where none is wanted."""
+        arrays = [self._new_value(each) for each in self._layout.outputs] if self._has_values else []
+        return arrays, self._new_blocks() if self._has_blocks else None
 
-    def _new_values(self) -> tuple[list[Any], list[Any]]:
-        """New arrays for the value, and their parts."""
-        arrays, parts = [], []
-        for each in self._layout.outputs:
-            dtype, last = self._specialisation.dtypes[each.first], len(self._lengths)
-            order = range(last) if self._axes is None else self._axes
-            if self._is_interleaved:
-                memory = self._empty((*self._lengths, each.size), dtype)
-                whole = memory.transpose((*order, last))
-            else:
-                memory = self._empty((each.size, *self._lengths), dtype)
-                whole = memory.transpose((*[axis + 1 for axis in order], 0))
-            axes = len(self._lengths)
-            columns = whole.transpose((axes, *range(axes)))
-            parts += [*columns] if axes else [columns[at, ...] for at in range(each.size)]
-            arrays.append(whole.reshape((*self._shape, *each.shape)))
-        return arrays, parts
+    def parts(self, arrays: Sequence[Any], blocks: Any) -> tuple[Any, ...]:
+        """The parts of them that the kernel writes, in its order."""
+        pairs = zip(arrays, self._layout.outputs if arrays else (), strict=True)
+        parts = [part for array, each in pairs for part in parts_of(array, each.shape, "the value")]
+        if blocks is not None:
+            assert self._results is not None
+            parts += [blocks[place] for place in self._results.matrix_places[0]]
+        return tuple(parts)
 
-    def _new_blocks(self) -> tuple[Any, list[Any]]:
-        """A new array for the Jacobian, as `CoreBlocks` has it, and the parts of it that the kernel writes."""
+    def packed(self, arrays: list[Any], blocks: Any, results: Results | None = None) -> tuple[Any, Any]:
+        """The results of a call whose kernel has filled them."""
+        value = None
+        if self._has_values:
+            if not self._shape and isinstance(arrays[0], np.ndarray):
+                arrays = [array if array.shape else array[()] for array in arrays]
+            value = self._layout.structure.pack(arrays)
+        results = results or self._results
+        assert results is not None
+        return value, None if blocks is None else CoreJacobian(results, self._layout, parts=blocks)
+
+    @property
+    def writes_new(self) -> bool:
+        """Whether the kernel writes to the arrays of `new`."""
+        return self._results is not None
+
+    def owners(self) -> list[int]:
+        """For each part of new values the position of its array."""
+        return [at for at, each in enumerate(self._layout.outputs) for _ in range(each.size if self._has_values else 0)]
+
+    def _new_value(self, output: Any) -> Any:
+        dtype, last = self._specialisation.dtypes[output.first], len(self._lengths)
+        order = range(last) if self._axes is None else self._axes
+        if self._is_interleaved:
+            whole = self._empty((*self._lengths, output.size), dtype).transpose((*order, last))
+        else:
+            memory = self._empty((output.size, *self._lengths), dtype)
+            whole = memory.transpose((*[axis + 1 for axis in order], 0))
+        return whole.reshape((*self._shape, *output.shape))
+
+    def _new_blocks(self) -> Any:
         assert self._results is not None
         columns, rows = len(self._results.positions), self._results.structure.count
         parts = self._empty((columns * rows, *self._lengths), self._results.signature.result_dtype)
         if self._axes is not None:
             parts = parts.transpose((0, *[axis + 1 for axis in self._axes]))
-        every = [*parts] if self._shape else [parts[at, ...] for at in range(columns * rows)]
-        stored, _ = self._results.matrix_places
-        return parts.reshape((columns, rows, *self._shape)), [every[column * rows + row] for column, row, _ in stored]
+        return parts.reshape((columns, rows, *self._shape))
 
     def _empty(self, shape: Shape, dtype: Any) -> Any:
         assert self._results is not None
@@ -115,7 +129,7 @@ class CoreTargets:
         stored = () if jacobian is None else jacobian.stored
         results, outputs = self._specialisation.run(self._which, values, (*parts, *stored))
         if jacobian is not None:
-            jacobian = CoreJacobian(Jacobian._of(results, outputs), self._layout, jacobian.parts)
+            jacobian = CoreJacobian(results, self._layout, Jacobian._of(results, outputs), jacobian.parts)
         return given, jacobian
 
 

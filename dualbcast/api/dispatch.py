@@ -48,6 +48,8 @@ class Dispatch:
         # captures arrays, that entry is the latest specialisation of the program, and the key with the forms of the
         # captured arrays has the right one.
         self.specialisations: Recent[Specialisation] = Recent()
+        # Of a function with core dimensions, the calls that take addresses alone; False where a form has none.
+        self.direct: Recent[Any] = Recent()
         # The options that a call may have, where they are no parameters; and for calls that have some.
         self._of_calls = _OF_CALLS - self.binder.signature.parameters.keys()
         self._others: dict[Options, Dispatch] = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.core_dimensions import CoreBinder, CoreSignature
+from dualbcast.api.core_direct import CoreDirect, are_arrays
 from dualbcast.api.core_targets import CoreTargets
 from dualbcast.api.derivative_methods import Pullback, Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
@@ -21,6 +22,7 @@ from dualbcast.errors import ArgumentError, entry_point
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of, stacked
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
+from dualbcast.runtime.arguments import forms_of
 
 
 class CorePullback:
@@ -71,8 +73,7 @@ class GeneralisedFunction(BroadcastFunction):
     @entry_point
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """The value of the function; see `BroadcastFunction`. Arrays of `out` have the outputs' core dimensions."""
-        specialisation, values = self._dispatch.find(arrays, named, None)
-        return self._run(specialisation, "value", values, out)[0]
+        return self._call("value", arrays, named, None, out)[0]
 
     @entry_point
     def value_and_jacobian(  # type: ignore[override]
@@ -82,15 +83,12 @@ class GeneralisedFunction(BroadcastFunction):
 
         `out` is the pair (value, Jacobian) that an earlier call with the same shapes, dtypes and `wrt` returned.
         """
-        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        value, jacobian = self._run(specialisation, "value_and_jacobian", values, out)
-        return value, jacobian
+        return self._call("value_and_jacobian", arrays, named, self._dispatch.wrt_of(wrt), out)
 
     @entry_point
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> CoreJacobian:  # type: ignore[override]
         """The partial derivatives without the value."""
-        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        jacobian: CoreJacobian = self._run(specialisation, "jacobian", values, None)[1]
+        jacobian: CoreJacobian = self._call("jacobian", arrays, named, self._dispatch.wrt_of(wrt), None)[1]
         return jacobian
 
     @entry_point
@@ -98,7 +96,7 @@ class GeneralisedFunction(BroadcastFunction):
         """The second partial derivatives, from one launch."""
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("hessian", values)
-        return CoreHessian(Hessian._of(results, outputs), _layout(specialisation))
+        return CoreHessian(results, _layout(specialisation), Hessian._of(results, outputs))
 
     @entry_point
     def value_jacobian_and_hessian(  # type: ignore[override]
@@ -108,11 +106,11 @@ class GeneralisedFunction(BroadcastFunction):
         specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
         results, outputs = specialisation.run("value_jacobian_and_hessian", values)
         layout = _layout(specialisation)
-        jacobian = CoreJacobian(Jacobian._of(results, outputs), layout)
+        jacobian = CoreJacobian(results, layout, Jacobian._of(results, outputs))
         return (
             layout.pack(results.value(outputs), results.stack),
             jacobian,
-            CoreHessian(Hessian._of(results, outputs), layout),
+            CoreHessian(results, layout, Hessian._of(results, outputs)),
         )
 
     @entry_point
@@ -160,7 +158,7 @@ class GeneralisedFunction(BroadcastFunction):
         gradient = None if wrt is None else wrt_key(wrt)
         specialisation, values = self._dispatch.find(tuple(primals), named, wanted, gradient)
         results, outputs = specialisation.forward("tangent", values, _tangents(given, _layout(specialisation)))
-        return CoreJacobian(Jacobian._of(results, outputs), _layout(specialisation, specialisation.gradient))
+        return CoreJacobian(results, _layout(specialisation, specialisation.gradient), Jacobian._of(results, outputs))
 
     @entry_point
     def sum(self, *arrays: Any, wrt: Wrt = None, order: int = 0, **named: Any) -> Any:
@@ -170,10 +168,10 @@ class GeneralisedFunction(BroadcastFunction):
         value = layout.pack(results.value(outputs), results.stack)
         if not order:
             return value
-        gradient = CoreJacobian(Jacobian._of(results, outputs), layout)
+        gradient = CoreJacobian(results, layout, Jacobian._of(results, outputs))
         if order == 1:
             return SumAndGradient(value, gradient)  # type: ignore[arg-type]
-        return SumGradientAndHessian(value, gradient, CoreHessian(Hessian._of(results, outputs), layout))  # type: ignore[arg-type]
+        return SumGradientAndHessian(value, gradient, CoreHessian(results, layout, Hessian._of(results, outputs)))  # type: ignore[arg-type]
 
     @entry_point
     def normal_equations(self, *arrays: Any, **named: Any) -> Any:  # noqa: ARG002
@@ -183,6 +181,24 @@ class GeneralisedFunction(BroadcastFunction):
         )
 
     # --- how they are run ----------------------------------------------------------------------------------------
+
+    def _call(
+        self, which: Which, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Any, out: Any
+    ) -> tuple[Any, Any]:
+        """The value, and the Jacobian, of those that the product has."""
+        dispatch = self._dispatch
+        key = (which, wrt, forms_of(arrays)) if not named and out is None and are_arrays(arrays) else None
+        direct = dispatch.direct.get(key)
+        found: tuple[Any, Any] | None = direct.run(arrays) if direct else None
+        if found is not None:
+            return found
+        specialisation, values = dispatch.find(arrays, named, wrt)
+        found = self._run(specialisation, which, values, out)
+        if key is not None and direct is not False:
+            targets = _layout(specialisation).targets.get(which)
+            direct = targets and CoreDirect.of(specialisation, targets, which, arrays, values)
+            dispatch.direct.keep(key, direct or False)
+        return found
 
     def _run(self, specialisation: Specialisation, which: Which, values: tuple[Any, ...], out: Any) -> tuple[Any, Any]:
         """The value, and the Jacobian, of those that the product has."""

@@ -6,7 +6,9 @@ core dimensions as their last axes, which share the memory of the elements' wher
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.signatures import core_outputs
 from dualbcast.ir.nodes import Structure
 from dualbcast.program.outputs import Results, Shape
+from dualbcast.program.results import Jacobian
 from dualbcast.runtime.arguments import beside
 
 
@@ -61,9 +64,13 @@ class CoreLayout:
     def __init__(self, structure: Structure, names: Sequence[str], wrt: Sequence[int]) -> None:
         self.structure, self.outputs = core_outputs(structure)
         self.arguments = core_arguments(names, wrt)
+        self.wrt = tuple([each.name for each in self.arguments])
+        # Where the elements of each argument begin among all.
+        self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
         self.targets: dict[str, Any] = {}
         self._constants: dict[tuple[int, int], list[_Run]] | None = None
+        self._zeros: set[tuple[int, int]] = set()
 
     def constants(self, results: Results) -> dict[tuple[int, int], list[_Run]]:
         """By output and argument, what is the same number for all elements of the result, and no kernel writes."""
@@ -78,8 +85,17 @@ class CoreLayout:
                     runs[-1] = last._replace(stop=row + 1)
                 else:
                     runs.append(_Run(column, number, row, row + 1))
+            for (output, argument), runs in found.items():
+                size = self.outputs[output].size * len(self.arguments[argument].positions)
+                if {run.number for run in runs} == {0.0} and sum(run.stop - run.start for run in runs) == size:
+                    self._zeros.add((output, argument))
             self._constants = found
         return self._constants
+
+    def is_zero(self, results: Results, output: int, argument: int) -> bool:
+        """Whether a block is 0 everywhere."""
+        self.constants(results)
+        return (output, argument) in self._zeros
 
     def pack(self, parts: Sequence[Any], stack: Callable[[Sequence[Any]], Any]) -> Any:
         """The structure that the function returns, of arrays of the outputs' elements."""
@@ -124,23 +140,29 @@ class CoreBlocks:
 
     _order: int
 
-    def __init__(self, flat: Any, layout: CoreLayout, parts: Any = None) -> None:
-        # `flat` has a block for each element of outputs and arguments. Where a kernel wrote them to one array, `parts`
-        # is that, with an axis for elements of arguments, one for those of outputs, and then those of the result. What
-        # is one number everywhere is filled in when a block is asked for.
-        self._flat, self._layout, self.parts = flat, layout, parts
+    def __init__(self, results: Results, layout: CoreLayout, flat: Any = None, parts: Any = None) -> None:
+        # Where a kernel wrote all blocks to one array, `parts` is that, with an axis for elements of arguments, one for
+        # those of outputs, and then those of the result. What is one number everywhere is filled in when a block is
+        # asked for.
+        self._results, self._layout, self.parts = results, layout, parts
         self._full: set[tuple[int, int]] = set()
+        if flat is not None:
+            self._flat = flat
+
+    @cached_property
+    def _flat(self) -> Any:
+        """The derivatives with a block for each element of outputs and arguments, here of the parts of one array."""
+        return Jacobian(self._results, [self.parts[place] for place in self._results.matrix_places[0]])
 
     @property
     def wrt(self) -> tuple[str, ...]:
         """The names of the arguments in which the derivatives are taken."""
-        return tuple([each.name for each in self._layout.arguments])
+        return self._layout.wrt
 
     @property
     def shape(self) -> Shape:
         """The shape before the core dimensions, which is the result's."""
-        shape: Shape = self._flat.shape
-        return shape
+        return self._results.shape
 
     @property
     def structure(self) -> Structure:
@@ -163,40 +185,37 @@ class CoreBlocks:
         return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
 
     def _block(self, output: int, *arguments: int) -> Any:
-        own, within = self._layout.outputs[output], [self._layout.arguments[at] for at in arguments]
+        layout, results = self._layout, self._results
+        own, within = layout.outputs[output], [layout.arguments[at] for at in arguments]
         core = (*own.shape, *[length for each in within for length in each.shape])
         if self.parts is not None:
-            if not self._fill(output, arguments[0]):
-                with beside(self._flat._stored):
-                    results = self._flat._results
+            (argument,) = arguments
+            if layout.is_zero(results, output, argument):
+                with beside((self.parts,)):
                     return results.everywhere(0.0, results.signature.result_dtype, (*self.shape, *core))
-            first = sum(len(each.positions) for each in self._layout.arguments[: arguments[0]])
-            part = self.parts[first : first + len(within[0].positions), own.first : own.first + own.size]
+            self._fill(output, argument)
+            first, stop = layout.begins[argument : argument + 2]
+            part = self.parts[first:stop, own.first : own.first + own.size]
             return part.transpose((*range(2, part.ndim), 1, 0)).reshape((*self.shape, *core))
         flat = self._flat
         parts = [
             flat._block(at, *place) for at in range(own.first, own.first + own.size) for place in self._places(within)
         ]
         with beside(parts):
-            return stacked(parts, core, flat._results.stack)
+            return stacked(parts, core, results.stack)
 
-    def _fill(self, output: int, argument: int) -> bool:
-        """Fill in the numbers of a block that no kernel writes; False where the whole block is zero."""
-        runs = self._layout.constants(self._flat._results).get((output, argument), [])
-        size = self._layout.outputs[output].size * len(self._layout.arguments[argument].positions)
-        if {run.number for run in runs} == {0.0} and sum(run.stop - run.start for run in runs) == size:
-            return False
+    def _fill(self, output: int, argument: int) -> None:
+        """Fill in the numbers of a block that no kernel writes."""
         if (output, argument) not in self._full:
-            for run in runs:
+            for run in self._layout.constants(self._results).get((output, argument), ()):
                 self.parts[run.column, run.start : run.stop] = run.number
             self._full.add((output, argument))
-        return True
 
     def _places(self, within: Sequence[CoreArgument]) -> Iterator[tuple[int, ...]]:
         if len(within) == 1:
             yield from [(at,) for at in within[0].positions]
             return
-        order = self._flat._results.positions
+        order = self._results.positions
         for one in within[0].positions:
             for other in within[1].positions:
                 yield tuple(sorted((one, other), key=order.index))
@@ -249,7 +268,7 @@ class CoreJacobian(CoreBlocks, Mapping[str, Any]):
         arguments. See `Jacobian.matrix`."""
         if self.parts is None or not self.parts.flags.c_contiguous or not self.parts.size:
             return self._flat.matrix()
-        for run in [run for runs in self._layout.constants(self._flat._results).values() for run in runs]:
+        for run in [run for runs in self._layout.constants(self._results).values() for run in runs]:
             self.parts[run.column, run.start : run.stop] = run.number
         return self.parts.reshape(len(self.parts), -1).T
 
@@ -261,13 +280,13 @@ class CoreJacobian(CoreBlocks, Mapping[str, Any]):
         parts = [
             part for tangent, each in pairs for part in parts_of(tangent, each.shape, f"the tangent of {each.name}")
         ]
-        return self._layout.pack(self._flat.pushforward(*parts), self._flat._results.stack)
+        return self._layout.pack(self._flat.pushforward(*parts), self._results.stack)
 
     def pullback(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments in `wrt`, of their shapes, for cotangents of the outputs."""
         given = cotangents[0] if len(cotangents) == 1 else cotangents
         found = iter(self._flat.pullback(*self._layout.split(given, "the cotangent")))
-        stack = self._flat._results.stack
+        stack = self._results.stack
         return tuple(
             [stacked([next(found) for _ in each.positions], each.shape, stack) for each in self._layout.arguments]
         )

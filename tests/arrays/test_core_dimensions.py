@@ -97,7 +97,8 @@ def arguments(draw: Any) -> list[Any]:
 @settings(max_examples=60, deadline=None)
 @given(arguments())
 def test_any_shapes_and_layouts(given: list[Any]):
-    value, jacobian = both.value_and_jacobian(*given)
+    both.value_and_jacobian(*given), both(*given)
+    value, jacobian = both.value_and_jacobian(*given)  # by addresses, where those say it all
     dtype = np.result_type(*given)
     close = {"rtol": 1e-12, "atol": 1e-12} if dtype == np.float64 else {"rtol": 3e-6, "atol": 3e-6}
     for found, again, wanted in zip(value, both(*given), reference(*given), strict=True):
@@ -122,6 +123,70 @@ def test_any_shapes_and_layouts(given: list[Any]):
     scale = sum(float(np.sum(np.abs(each), dtype=float)) for each in (*tangents, *pulled))
     coarsest = max(np.finfo(each.dtype).eps for each in given)
     assert abs(left - right) <= 10 * coarsest * scale
+
+
+def direct_calls(function: Any) -> list[Any]:
+    return [each for each in function._dispatch.direct.values() if each]
+
+
+def test_later_calls_take_addresses_alone():
+    """And so they do with other arrays of the same forms, for each product and on several threads."""
+    function = differentiable_broadcast(signature="(3),(3,2),()->(2),()")(both.__wrapped__)
+    for n in (5, 100_000):
+        for seed in range(3):
+            random = np.random.default_rng(seed)
+            given = random.normal(size=(n, 3)), random.normal(size=(n, 3, 2)), random.normal(size=n)
+            if n > 5:  # else so many elements are packed
+                given = laid(given[0], "columns"), np.asfortranarray(given[1]), given[2]
+            value, jacobian = function.value_and_jacobian(*given)
+            alone, again = function.jacobian(*given), function(*given)
+            for found, other, wanted in zip(value, again, reference(*given), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(other, wanted, rtol=1e-12, atol=1e-12)
+            for place, wanted in jacobians(*given).items():
+                np.testing.assert_allclose(jacobian[place], wanted, rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(alone[place], wanted, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(jacobian.matrix(), alone.matrix())
+            tangents = [np.ones_like(each) for each in given]
+            for found, wanted in zip(jacobian.pushforward(*tangents), function.jvp(given, tangents)[1], strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    assert len(direct_calls(function)) == 6
+
+
+FACTOR = 2.0
+
+
+def test_a_call_by_addresses_sees_that_a_name_has_another_value(monkeypatch: pytest.MonkeyPatch):
+    function = differentiable_broadcast(signature="(2)->(2)")(lambda v: FACTOR * v)
+    x = np.ones((4, 2))
+    assert [function(x)[0, 0] for _ in range(3)] == [2.0] * 3
+    assert direct_calls(function)
+    monkeypatch.setattr(f"{__name__}.FACTOR", 3.0)
+    assert [function(x)[0, 0] for _ in range(3)] == [3.0] * 3
+
+
+def test_misaligned_arrays_of_known_forms_are_read_as_well():
+    function = differentiable_broadcast(signature="(2)->()")(lambda v: v[0] * v[1])
+    x = np.arange(8.0).reshape(4, 2)
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    shifted = memory[1:].view(np.float64).reshape(4, 2)
+    shifted[...] = x
+    for array in (x, x, shifted, shifted, x):
+        np.testing.assert_array_equal(function(array), x[:, 0] * x[:, 1])
+
+
+def test_what_takes_more_than_addresses_goes_the_long_way():
+    weights = np.array([1.0, 0.0])
+    captured = differentiable_broadcast(signature="(2)->()")(lambda v: v @ weights)
+    checked = differentiable_broadcast(signature="(2)->()", check="nan")(lambda v: v[0] * v[1])
+    table = differentiable_broadcast(signature="(2)->()", whole="t")(lambda v, t: v[0] * t[1])
+    slow = differentiable_broadcast(signature="(2)->()", backend="python")(lambda v: v[0] * v[1])
+    x = np.ones((4, 2))
+    for _ in range(3):
+        assert captured(x).tolist() == checked(x).tolist() == table(x, np.ones(3)).tolist() == slow(x).tolist()
+    weights += 1.0
+    assert captured(x)[0] == 3.0
+    assert not any(map(direct_calls, (captured, checked, table, slow)))
 
 
 def test_inputs_are_read_where_they_lie():
