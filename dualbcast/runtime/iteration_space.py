@@ -7,6 +7,7 @@ Memory itself is never looked at, so every result is remembered, and a repeated 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -361,15 +362,23 @@ def _grouped(lengths: _Row, rows: list[_Row], count: int) -> _Dimensions | None:
 
 
 def _packed(lengths: _Row, rows: list[_Row], inputs: tuple[Form, ...], copied: bool) -> _Dimensions | None:
-    """Inputs are packed if their elements are not next to each other in the innermost axis. Where there are sums they
-    are `copied`, and only those that span all axes."""
+    """Inputs are packed if their elements are not next to each other in the innermost axis, but for the fields of
+    structures, whose cache lines are used whole. Where there are sums they are `copied`, and only those that span all
+    axes."""
     packed = [at for at, row in enumerate(rows[: len(inputs)]) if row[-1] not in (0, 1) and (all(row) or not copied)]
+    # Several inputs with one step that could fill it are taken for fields, which are read where they lie in half of the
+    # time. A lone input with a step of half a cache line or more takes up to twice the time so.
+    itemsizes = [dtype.itemsize for _, _, dtype in inputs]
+    steps = {at: abs(rows[at][-1]) * itemsizes[at] for at in packed}
+    filled: Counter[int] = Counter()
+    for at, step in steps.items():
+        filled[step] += itemsizes[at]
+    packed = [at for at, step in steps.items() if filled[step] < max(step, 2 * itemsizes[at])]
     if not packed:
         return None
     whole = _contiguous(lengths)
     sizes, columns = _coalesced(lengths, [whole, *(rows[position] for position in packed)])
-    itemsizes = [inputs[position][2].itemsize for position in packed]
-    packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), itemsizes)
+    packing = Packing.of(tuple(packed), sizes, columns[0], tuple(columns[1:]), [itemsizes[at] for at in packed])
     if packing is None:
         return None
     rows = [whole if at in packed else row for at, row in enumerate(rows)]

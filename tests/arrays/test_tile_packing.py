@@ -197,6 +197,29 @@ def test_the_bits_are_those_of_contiguous_inputs() -> None:
             np.testing.assert_array_equal(curved(view, y), curved(view.copy(), y))
 
 
+@pytest.mark.parametrize("fields", [2, 3, 9])
+def test_the_fields_of_structures_are_read_where_they_lie(fields: int) -> None:
+    """Their cache lines are used whole, unlike those of one field alone."""
+
+    @differentiable_broadcast
+    def product(x, y):
+        return x * np.exp(y)
+
+    structures = np.random.default_rng(0).standard_normal((200_000, fields))
+    x, y = structures[:, 0], structures[:, fields - 1]
+    contiguous = np.ascontiguousarray(y)
+    assert ("packed" in product.explain(x, y).layout) == (fields > 2)
+    assert "x packed" in product.explain(x, contiguous).layout
+    for pair in ((x, y), (x, contiguous)):
+        value, jacobian = product.value_and_jacobian(*pair)
+        np.testing.assert_allclose(value, x * np.exp(y), rtol=1e-14)
+        np.testing.assert_allclose(jacobian["x"], np.exp(y), rtol=1e-14)
+        np.testing.assert_allclose(product.sum(*pair), np.sum(x * np.exp(y)), rtol=1e-11)
+    vectors = differentiable_broadcast(signature=f"({fields})->()")(lambda v: np.sum(v))
+    assert "packed" not in vectors.explain(structures).layout
+    np.testing.assert_allclose(vectors(structures), structures.sum(axis=1), rtol=1e-13, atol=1e-14)
+
+
 def test_some_ways_in_which_arrays_lie_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """By turns they have the arguments of their own panels, and more of them than are remembered, too."""
     rows = lru_cache(maxsize=8)(pieces._panel_rows.__wrapped__)
