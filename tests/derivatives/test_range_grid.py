@@ -45,12 +45,13 @@ def test_a_slice_of_the_grid() -> None:
     assert not wrong, f"seed {seed}\n{shown(wrong)}"
 
 
+# float16 is computed in float32 and rounded once: a third of the functions will do.
+GRIDS = [(name, dtype) for at, (name, dtype) in enumerate(sorted(all_forms())) if dtype != "float16" or at % 3 == 0]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(("name", "dtype"), GRIDS)
 def test_the_whole_grid(name: str, dtype: str) -> None:
-    if (name, dtype) not in {*all_forms()}:
-        pytest.skip("float16 is for functions of one argument")
     grid, wrong = compare(name, dtype)
     print(grid)
     assert not wrong, shown(wrong)
