@@ -44,11 +44,8 @@ class CoreDirect:
         new, blocks = targets.new()
         parts = targets.parts(new, blocks)
         call = specialisation.prepare(which, values, parts)
-        geometry, pointers = call.plan.geometry, host_addresses((*values, *parts))
-        reads_in_place = pointers == tuple(call.plan.pointers)
-        if not (reads_in_place and call.backend() == "cpu" and call.spec.options.check is None and geometry.total):
-            return None
-        if geometry.split is not None or geometry.packing is not None:
+        pointers = host_addresses((*values, *parts))
+        if not call.takes_addresses or pointers != tuple(call.plan.pointers):
             return None
         # The elements of an argument follow each other, and so do those of an output.
         names = [name.partition("[")[0] for name in specialisation.element.names]
@@ -60,7 +57,9 @@ class CoreDirect:
         begins = host_addresses(_all(arrays, new, blocks))
         places = [(owner, pointer - begins[owner]) for owner, pointer in zip(owners, pointers, strict=True)]
         itemsizes = tuple([array.itemsize for array in call.plan.operands.arrays])
-        return cls(specialisation, targets, AddressCall(call.cpu_kernel(), geometry, itemsizes, len(parts)), places)
+        return cls(
+            specialisation, targets, AddressCall(call.cpu_kernel(), call.plan.geometry, itemsizes, len(parts)), places
+        )
 
     def run(self, arrays: Arrays) -> tuple[Any, Any] | None:
         """The value and the Jacobian, as `CoreTargets` gives them; None where the function has changed or an array is

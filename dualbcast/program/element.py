@@ -272,6 +272,14 @@ class Call:
             )
         return backend
 
+    @property
+    def takes_addresses(self) -> bool:
+        """Whether the addresses of arrays suffice: a kernel of the CPU runs in one piece, and nothing is checked."""
+        geometry = self.plan.geometry
+        is_whole = geometry.total > 0 and geometry.split is None and geometry.packing is None
+        is_unchecked = self.spec.checks is None and self.spec.options.check is None
+        return self.backend() == "cpu" and is_whole and is_unchecked
+
     def fast_path(self, values: tuple[Any, ...], earlier: FastPath | None = None) -> FastPath | None:
         """The fast path of later calls whose arguments have the forms of `values`, the arguments of this one; or None.
 

@@ -35,12 +35,7 @@ class Direct:
         read = [array for at, array in enumerate(planned.operands.arrays) if at not in numbers]
         blocks = spec.product.blocks.values()
         return bool(
-            call.backend() == "cpu"
-            and spec.checks is None
-            and spec.options.check is None
-            and geometry.total
-            and geometry.split is None
-            and geometry.packing is None
+            call.takes_addresses
             and all(block.stored == at for at, block in enumerate(blocks))
             and {None, geometry.shape}.issuperset(shapes or ())
             and not any(isinstance(value, Tensor) and value.is_neg() for value in values)
