@@ -14,7 +14,6 @@ from numpy import ndarray
 
 from dualbcast.api.core_targets import CoreTargets
 from dualbcast.api.specialisation import Specialisation
-from dualbcast.program.products import Which
 from dualbcast.runtime.arguments import host_addresses
 from dualbcast.runtime.cpu.address_call import AddressCall
 
@@ -33,9 +32,7 @@ class CoreDirect:
         self._places = places
 
     @classmethod
-    def of(
-        cls, specialisation: Specialisation, targets: CoreTargets, which: Which, arrays: Arrays, values: Arrays
-    ) -> Self | None:
+    def of(cls, specialisation: Specialisation, targets: CoreTargets, arrays: Arrays, values: Arrays) -> Self | None:
         """The calls like that of some arrays with the elements `values`; None where these take more than addresses."""
         program = specialisation.program
         is_alone = not program.speaks and not program.whole and program.captured(values) == ()
@@ -43,7 +40,7 @@ class CoreDirect:
             return None
         new, blocks = targets.new()
         parts = targets.parts(new, blocks)
-        call = specialisation.prepare(which, values, parts)
+        call = specialisation.prepare(targets.which, values, parts)
         pointers = host_addresses((*values, *parts))
         if not call.takes_addresses or pointers != tuple(call.plan.pointers):
             return None

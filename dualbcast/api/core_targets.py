@@ -6,6 +6,7 @@ which a kernel has filled.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +15,19 @@ import numpy as np
 
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
+from dualbcast.frontend.signatures import CoreOutput
 from dualbcast.program.core_results import CoreJacobian, CoreLayout, parts_of
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Which
 from dualbcast.program.results import Jacobian
-from dualbcast.runtime.arguments import beside
+from dualbcast.runtime.arguments import DType, beside
 from dualbcast.runtime.buffer_pool import POOL
 
+# The products of which the blocks of cores are stored whole.
+_WHOLE: dict[Which, Which] = {"jacobian": "blocks", "value_and_jacobian": "value_and_blocks"}
+# Columns of so many bytes and more begin at cache lines, and two are apart by five lines more than a multiple of eight:
+# see docs/decisions/129-elements-of-cores.md.
+_PADDED_BYTES, _LINE, _ODD_LINES = 1 << 11, 64, 5
 _PAIR = "out= must be the pair (value, Jacobian) that an earlier call returned"
 
 
@@ -31,12 +38,14 @@ class CoreTargets:
         self, specialisation: Specialisation, layout: CoreLayout, which: Which, values: tuple[Any, ...]
     ) -> None:
         self._specialisation, self._layout, self._which = specialisation, layout, which
+        # The product whose kernel writes to the arrays of `new`.
+        self.which: Which = _WHOLE.get(which, which)
         self._has_values, self._has_blocks = which.startswith("value"), which != "value"
         self._results: Results | None = None
         if specialisation.recorder is not None:
             return
         with beside(values):
-            call = specialisation.prepare(which, values)
+            call = specialisation.prepare(self.which, values)
         if call.spec.checks is not None:
             return  # whose output is always new, and no call has both new and given arrays
         self._results = call.results
@@ -46,20 +55,20 @@ class CoreTargets:
 
     def run(self, values: tuple[Any, ...], out: Any = None) -> tuple[Any, Any]:
         """The value and the Jacobian, or None where the product lacks it."""
-        layout, specialisation, which = self._layout, self._specialisation, self._which
+        layout, specialisation = self._layout, self._specialisation
         if self._results is None:
             if out is not None:
                 raise ArgumentError(
                     "out= goes with arrays of NumPy's and CuPy's, in functions that nothing is checked of"
                 )
-            results, outputs = specialisation.run(which, values)
+            results, outputs = specialisation.run(self._which, values)
             value = layout.pack(results.value(outputs), results.stack) if self._has_values else None
             return value, CoreJacobian(results, layout, Jacobian._of(results, outputs)) if self._has_blocks else None
         if out is not None:
             return self._into(values, out)
         with beside(values):
             arrays, blocks = self.new()
-        results, _ = specialisation.run(which, values, self.parts(arrays, blocks), forms="core")
+        results, _ = specialisation.run(self.which, values, self.parts(arrays, blocks), forms="core")
         return self.packed(arrays, blocks, results)
 
     def new(self) -> tuple[list[Any], Any]:
@@ -96,25 +105,34 @@ class CoreTargets:
         """For each part of new values the position of its array."""
         return [at for at, each in enumerate(self._layout.outputs) for _ in range(each.size if self._has_values else 0)]
 
-    def _new_value(self, output: Any) -> Any:
+    def _new_value(self, output: CoreOutput) -> Any:
         dtype, last = self._specialisation.dtypes[output.first], len(self._lengths)
         order = range(last) if self._axes is None else self._axes
         if self._is_interleaved:
             whole = self._empty((*self._lengths, output.size), dtype).transpose((*order, last))
         else:
-            memory = self._empty((output.size, *self._lengths), dtype)
-            whole = memory.transpose((*[axis + 1 for axis in order], 0))
+            whole = self._columns(output.size, dtype).transpose((*[axis + 1 for axis in order], 0))
         return whole.reshape((*self._shape, *output.shape))
 
     def _new_blocks(self) -> Any:
         assert self._results is not None
         columns, rows = len(self._results.positions), self._results.structure.count
-        parts = self._empty((columns * rows, *self._lengths), self._results.signature.result_dtype)
+        parts = self._columns(columns * rows, self._results.signature.result_dtype)
         if self._axes is not None:
             parts = parts.transpose((0, *[axis + 1 for axis in self._axes]))
         return parts.reshape((columns, rows, *self._shape))
 
-    def _empty(self, shape: Shape, dtype: Any) -> Any:
+    def _columns(self, count: int, dtype: DType) -> Any:
+        """So many arrays along the first axis of one, each of them contiguous and in the order of the arguments."""
+        length = math.prod(self._lengths)
+        if count == 1 or length * dtype.itemsize < _PADDED_BYTES:
+            return self._empty((count, *self._lengths), dtype)
+        lines = -(-length * dtype.itemsize // _LINE)
+        lines += (_ODD_LINES - lines) % 8
+        memory = self._empty((count, lines * _LINE // dtype.itemsize), dtype)
+        return memory[:, :length].reshape((count, *self._lengths))
+
+    def _empty(self, shape: Shape, dtype: DType) -> Any:
         assert self._results is not None
         return POOL.empty(shape, dtype) if self._results.module == "numpy" else sys.modules["cupy"].empty(shape, dtype)
 
@@ -127,7 +145,8 @@ class CoreTargets:
             given, jacobian = out
         parts = self._layout.split(given, "out=")
         stored = () if jacobian is None else jacobian.stored
-        results, outputs = self._specialisation.run(self._which, values, (*parts, *stored))
+        which = self._which if jacobian is None or jacobian.parts is None else self.which
+        results, outputs = self._specialisation.run(which, values, (*parts, *stored))
         if jacobian is not None:
             jacobian = CoreJacobian(results, self._layout, Jacobian._of(results, outputs), jacobian.parts)
         return given, jacobian

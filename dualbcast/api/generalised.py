@@ -196,7 +196,7 @@ class GeneralisedFunction(BroadcastFunction):
         found = self._run(specialisation, which, values, out)
         if key is not None and direct is not False:
             targets = _layout(specialisation).targets.get(which)
-            direct = targets and CoreDirect.of(specialisation, targets, which, arrays, values)
+            direct = targets and CoreDirect.of(specialisation, targets, arrays, values)
             dispatch.direct.keep(key, direct or False)
         return found
 

@@ -49,15 +49,6 @@ def core_arguments(names: Sequence[str], positions: Sequence[int]) -> list[CoreA
     return found
 
 
-class _Run(NamedTuple):
-    """Elements of outputs, one after the other, whose derivatives in one element of an argument are one number."""
-
-    column: int
-    number: float
-    start: int
-    stop: int
-
-
 class CoreLayout:
     """Where the results of a function with core dimensions are among the outputs of its kernel."""
 
@@ -69,33 +60,22 @@ class CoreLayout:
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
         self.targets: dict[str, Any] = {}
-        self._constants: dict[tuple[int, int], list[_Run]] | None = None
-        self._zeros: set[tuple[int, int]] = set()
+        self._constants: dict[tuple[int, int], Any] | None = None
 
-    def constants(self, results: Results) -> dict[tuple[int, int], list[_Run]]:
-        """By output and argument, what is the same number for all elements of the result, and no kernel writes."""
+    def constants(self, results: Results) -> dict[tuple[int, int], Any]:
+        """By output and argument, the blocks that are the same for all elements of the result, which no kernel writes:
+        arrays of the core dimensions alone."""
         if self._constants is None:
-            owners = [at for at, each in enumerate(self.arguments) for _ in each.positions]
-            rows = [at for at, each in enumerate(self.outputs) for _ in range(each.size)]
-            found: dict[tuple[int, int], list[_Run]] = {}
-            for (column, row, _), number in results.matrix_places[1]:
-                runs = found.setdefault((rows[row], owners[column]), [])
-                last = runs[-1] if runs else None
-                if last is not None and last[:2] == (column, number) and last.stop == row:
-                    runs[-1] = last._replace(stop=row + 1)
-                else:
-                    runs.append(_Run(column, number, row, row + 1))
-            for (output, argument), runs in found.items():
-                size = self.outputs[output].size * len(self.arguments[argument].positions)
-                if {run.number for run in runs} == {0.0} and sum(run.stop - run.start for run in runs) == size:
-                    self._zeros.add((output, argument))
-            self._constants = found
+            numbers = {place[:2]: number for place, number in results.matrix_places[1]}
+            self._constants = {}
+            for argument, each in enumerate(self.arguments):
+                columns = range(*self.begins[argument : argument + 2])
+                for output, own in enumerate(self.outputs):
+                    rows = range(own.first, own.first + own.size)
+                    if (columns[0], rows[0]) in numbers:
+                        block = np.array([[numbers[column, row] for column in columns] for row in rows])
+                        self._constants[output, argument] = block.reshape((*own.shape, *each.shape))
         return self._constants
-
-    def is_zero(self, results: Results, output: int, argument: int) -> bool:
-        """Whether a block is 0 everywhere."""
-        self.constants(results)
-        return (output, argument) in self._zeros
 
     def pack(self, parts: Sequence[Any], stack: Callable[[Sequence[Any]], Any]) -> Any:
         """The structure that the function returns, of arrays of the outputs' elements."""
@@ -142,10 +122,8 @@ class CoreBlocks:
 
     def __init__(self, results: Results, layout: CoreLayout, flat: Any = None, parts: Any = None) -> None:
         # Where a kernel wrote all blocks to one array, `parts` is that, with an axis for elements of arguments, one for
-        # those of outputs, and then those of the result. What is one number everywhere is filled in when a block is
-        # asked for.
+        # those of outputs, and then those of the result. Blocks that are the same for all of these are not in it.
         self._results, self._layout, self.parts = results, layout, parts
-        self._full: set[tuple[int, int]] = set()
         if flat is not None:
             self._flat = flat
 
@@ -190,10 +168,10 @@ class CoreBlocks:
         core = (*own.shape, *[length for each in within for length in each.shape])
         if self.parts is not None:
             (argument,) = arguments
-            if layout.is_zero(results, output, argument):
+            constant = layout.constants(results).get((output, argument))
+            if constant is not None:
                 with beside((self.parts,)):
-                    return results.everywhere(0.0, results.signature.result_dtype, (*self.shape, *core))
-            self._fill(output, argument)
+                    return results.everywhere(constant, results.signature.result_dtype, (*self.shape, *core))
             first, stop = layout.begins[argument : argument + 2]
             part = self.parts[first:stop, own.first : own.first + own.size]
             return part.transpose((*range(2, part.ndim), 1, 0)).reshape((*self.shape, *core))
@@ -203,13 +181,6 @@ class CoreBlocks:
         ]
         with beside(parts):
             return stacked(parts, core, results.stack)
-
-    def _fill(self, output: int, argument: int) -> None:
-        """Fill in the numbers of a block that no kernel writes."""
-        if (output, argument) not in self._full:
-            for run in self._layout.constants(self._results).get((output, argument), ()):
-                self.parts[run.column, run.start : run.stop] = run.number
-            self._full.add((output, argument))
 
     def _places(self, within: Sequence[CoreArgument]) -> Iterator[tuple[int, ...]]:
         if len(within) == 1:
@@ -229,11 +200,11 @@ class CoreBlocks:
         raise BlockKeyError(f"this {type(self).__name__} is in ({', '.join(names)}), not in {key!r}")
 
     def _output(self, key: Any) -> int:
+        if isinstance(key, int | np.integer) and not isinstance(key, bool) and -self.outputs <= key < self.outputs:
+            return int(key) % self.outputs
         labels = self.structure.labels()
         if isinstance(key, str) and key and key in labels:
             return labels.index(key)
-        if isinstance(key, int | np.integer) and not isinstance(key, bool) and -self.outputs <= key < self.outputs:
-            return int(key) % self.outputs
         raise BlockKeyError(f"there is no output {key!r}; the function has {self.outputs}")
 
     def __repr__(self) -> str:
@@ -268,8 +239,8 @@ class CoreJacobian(CoreBlocks, Mapping[str, Any]):
         arguments. See `Jacobian.matrix`."""
         if self.parts is None or not self.parts.flags.c_contiguous or not self.parts.size:
             return self._flat.matrix()
-        for run in [run for runs in self._layout.constants(self._results).values() for run in runs]:
-            self.parts[run.column, run.start : run.stop] = run.number
+        for place, number in self._results.matrix_places[1]:
+            self.parts[place] = number
         return self.parts.reshape(len(self.parts), -1).T
 
     def pushforward(self, *tangents: Any) -> Any:

@@ -103,8 +103,8 @@ class Results:
         with beside(outputs):
             return self.everywhere(number * terms, dtype, self.shape if shape is None else shape)
 
-    def everywhere(self, number: float, dtype: DType, shape: Shape) -> Any:
-        """A read-only array of one number, of the library of the call's arrays."""
+    def everywhere(self, number: Any, dtype: DType, shape: Shape) -> Any:
+        """A read-only array of one number, or of one array of them, of the library of the call's arrays."""
         library = self._library()
         return library.broadcast_to(library.asarray(number, dtype), shape)
 

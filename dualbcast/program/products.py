@@ -18,6 +18,7 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.errors import ArgumentError, Location, nested_too_deeply
+from dualbcast.frontend.signatures import core_outputs
 from dualbcast.ir.nodes import BOUNDED, ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from dualbcast.codegen.program import KernelProgram
     from dualbcast.program.pipeline import Trace
 
-# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks.
-Which = Literal["value", "parts", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks. "blocks" are a
+# Jacobian in which all partials of a vector or matrix in another are stored, unless all of them are constant.
+_First = Literal["jacobian", "value_and_jacobian", "blocks", "value_and_blocks"]
+Which = Literal["value", "parts", "hessian", "value_jacobian_and_hessian"] | _First
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
@@ -83,8 +86,9 @@ class Product:
         return self.make_forward()
 
 
-def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Product:
-    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`."""
+def make_product(function: Function, which: Which, wrt: Sequence[int], names: Sequence[str] = ()) -> Product:
+    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`; "blocks" need the
+    `names` of all parameters, such as x[0] and x[1]."""
     # Imported here, since a product whose facts are on disk does not need them.
     from dualbcast.passes.cost_model import cost_of_element
 
@@ -92,11 +96,14 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
     stored: list[_Place] = [(at,) for at in range(len(function.outputs))] if which.startswith("value") else []
     values = len(stored)
     blocks: dict[_Place, Block] = {}
+    constants = {place: number for place, output in results.items() if (number := _constant(output)) is not None}
+    if which.endswith("blocks"):
+        block_of = _blocks_of_cores(function, names)
+        varying = {block_of(place) for place in results.keys() - constants.keys() if len(place) > 1}
+        constants = {place: x for place, x in constants.items() if len(place) > 1 and block_of(place) not in varying}
     for place in [place for place in results if which == "parts" or len(place) > 1]:
-        value = results[place].value
-        # A value that is an integer is stored, so that it keeps its dtype and its digits.
-        if isinstance(value, Const) and value.kind == "float":
-            blocks[place] = Block(constant=float(value.value))
+        if place in constants:
+            blocks[place] = Block(constant=constants[place])
         else:
             blocks[place] = Block(stored=len(stored))
             stored.append(place)
@@ -112,6 +119,18 @@ def make_product(function: Function, which: Which, wrt: Sequence[int]) -> Produc
         make_forward=lambda: _for_registers(function, which, wrt, stored),
         make_plans=lambda: plans,
     )
+
+
+def _constant(output: Output) -> float | None:
+    """The number that an output is for all elements. An integer is stored, so that it keeps its dtype and digits."""
+    value = output.value
+    return float(value.value) if isinstance(value, Const) and value.kind == "float" else None
+
+
+def _blocks_of_cores(function: Function, names: Sequence[str]) -> Callable[[_Place], tuple[int, str]]:
+    """Tells of a partial which output, and which argument of those with these elements, it is a part of."""
+    outputs = [at for at, each in enumerate(core_outputs(function.structure)[1]) for _ in range(each.size)]
+    return lambda place: (outputs[place[0]], names[place[1]].partition("[")[0])
 
 
 def _computed(
@@ -168,9 +187,9 @@ def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))
 
 
-def product(function: Function, which: Which, wrt: tuple[int, ...], identity: str) -> Product:
+def product(function: Function, which: Which, wrt: tuple[int, ...], names: Sequence[str], identity: str) -> Product:
     """The product that `make_product` returns. If its facts are on disk, its IR is made only when it is needed."""
-    made = cache(partial(make_product, function, which, wrt))
+    made = cache(partial(make_product, function, which, wrt, names))
     if not identity:
         return made()
 
@@ -276,8 +295,10 @@ class TypedProduct:
     ) -> None:
         self.wrt, self.signature, self.parts, self.names, self.options = wrt, signature, parts, names, options
         self.label = label
+        if which.endswith("blocks") and identity:
+            identity += repr(names)
         most = options.max_iterations
-        self.product, self.checks = checked(product(function, which, wrt, identity), function, most, label)
+        self.product, self.checks = checked(product(function, which, wrt, names, identity), function, most, label)
         dtypes = list(output_dtypes(self.product.kinds, signature))
         if self.checks is not None:
             dtypes[-1] = PLACE_DTYPE

@@ -240,6 +240,67 @@ def test_blocks_are_views_of_one_array():
         jacobian["w"]
 
 
+def test_blocks_of_which_all_or_some_elements_are_constant():
+    @differentiable_broadcast(signature="(3,3),(3)->(3),(3)")
+    def moved(M, v):  # noqa: N803
+        return M @ v, 2 * v + 1
+
+    rng = np.random.default_rng(3)
+    M, v = rng.normal(size=(5, 3, 3)), rng.normal(size=(5, 3))  # noqa: N806
+    value, jacobian = moved.value_and_jacobian(M, v)
+    eye = np.eye(3)
+    wanted = {
+        (0, "M"): eye[:, :, None] * v[:, None, None, :],
+        (0, "v"): M,
+        (1, "M"): np.zeros((5, 3, 3, 3)),
+        (1, "v"): np.broadcast_to(2 * eye, (5, 3, 3)),
+    }
+    for key, block in wanted.items():
+        np.testing.assert_array_equal(jacobian[key], block)
+        np.testing.assert_array_equal(moved.jacobian(M, v)[key], block)
+    # What is the same for all elements of the result is not stored for each.
+    assert jacobian[1, "v"].strides[0] == 0
+    assert not jacobian[1, "v"].flags.writeable
+    assert jacobian[0, "M"].flags.writeable
+    rows = [np.concatenate([wanted[k, name].reshape(5, 3, -1) for name in "Mv"], axis=2) for k in (0, 1)]
+    np.testing.assert_array_equal(jacobian.matrix(), np.concatenate(rows, axis=1).transpose(1, 0, 2).reshape(30, 12))
+    found = moved.value_and_jacobian(M + 1, v, out=(value, jacobian))[1]
+    np.testing.assert_array_equal(found[0, "v"], M + 1)
+    np.testing.assert_array_equal(found[0, "M"], wanted[0, "M"])
+
+
+def test_the_pair_of_a_product_with_hessian_is_written_to():
+    given = np.ones((4, 3)), np.ones((3, 2)), np.arange(4.0)
+    value, jacobian, _ = both.value_jacobian_and_hessian(*given)
+    other = np.full((4, 3), 2.0), np.full((3, 2), 0.5), np.arange(4.0) + 1
+    found, written = both.value_and_jacobian(*other, out=(value, jacobian))
+    wanted = both.value_and_jacobian(*other)
+    assert found[0] is value[0]
+    for name in ("v", "M", "s"):
+        for ours, theirs in zip(written[name], wanted[1][name], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(1001,), (4096,), (33, 31), (2, 1, 1024)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_begin_at_cache_lines(shape: tuple[int, ...], dtype: type):
+    rng = np.random.default_rng(4)
+    given = [rng.normal(size=(*shape, *core)).astype(dtype) for core in [(3,), (3, 2), ()]]
+    given[0] = np.ascontiguousarray(np.moveaxis(given[0], -1, 0)).transpose((*range(1, len(shape) + 1), 0))
+    _, jacobian = both.value_and_jacobian(*given)
+    _, few = both.value_and_jacobian(*[np.asarray(x).reshape(-1, *x.shape[len(shape) :])[:5] for x in given])
+    block = jacobian[0, "M"]
+    steps = [step for step, length in zip(block.strides[len(shape) :], (2, 3, 2), strict=True) if length > 1]
+    assert all(step % 64 == 0 for step in steps)
+    assert np.gcd.reduce([step // 64 for step in steps]) % 2 == 1
+    for name in jacobian:
+        for all_of_it, part in zip(jacobian[name], few[name], strict=True):
+            np.testing.assert_array_equal(all_of_it.reshape(-1, *part.shape[1:])[:5], part)
+    matrix = jacobian.matrix()
+    np.testing.assert_array_equal(matrix[: block[..., 0, 0, 0].size, 3], block[..., 0, 0, 0].ravel())
+    np.testing.assert_array_equal(matrix[: block[..., 0, 0, 0].size, 0], jacobian[0, "v"][..., 0, 0].ravel())
+
+
 def test_wrt():
     given = np.ones((4, 3)), np.ones((3, 2)), 1.0
     jacobian = both.jacobian(*given, wrt=("s", "v"))
