@@ -17,7 +17,7 @@ from dualbcast.api.derivative_methods import Pullback, Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.api.specialisation import Specialisation
-from dualbcast.api.sum_methods import SumAndGradient, SumGradientAndHessian
+from dualbcast.api.sum_methods import NormalEquations, SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import ArgumentError, entry_point
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of, stacked
 from dualbcast.program.products import Which
@@ -174,11 +174,20 @@ class GeneralisedFunction(BroadcastFunction):
         return SumGradientAndHessian(value, gradient, CoreHessian(results, layout, Hessian._of(results, outputs)))  # type: ignore[arg-type]
 
     @entry_point
-    def normal_equations(self, *arrays: Any, **named: Any) -> Any:  # noqa: ARG002
-        raise ArgumentError(
-            f"{self.__name__} has core dimensions, for which there are no normal equations. Make them of "
-            "f.jacobian, or decorate a function that takes the elements of its vectors as arguments"
-        )
+    def normal_equations(self, *arrays: Any, wrt: Wrt = None, weights: Any = None, **named: Any) -> NormalEquations:
+        """∑ r², Jᵀr and JᵀJ over all elements of the residuals; see `BroadcastFunction`.
+
+        `np.asarray` of the gradient and the matrix has the elements of the arguments in `wrt`, one argument after the
+        other. A weight has the core dimensions of its residual.
+        """
+        specialisation, (results, outputs) = self._equations(arrays, named, wrt, weights)
+        layout = CoreLayout(results.structure, specialisation.element.names, specialisation.wrt)
+        gradient = CoreJacobian(results, layout, Jacobian._of(results, outputs))
+        matrix = CoreHessian(results, layout, Hessian._of(results, outputs))
+        return NormalEquations(results.value(outputs), gradient, matrix)  # type: ignore[arg-type]
+
+    def _flat_weights(self, specialisation: Specialisation, weights: Any) -> Any:
+        return tuple(_layout(specialisation).split(weights, "weights"))
 
     # --- how they are run ----------------------------------------------------------------------------------------
 

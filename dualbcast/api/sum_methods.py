@@ -193,6 +193,13 @@ class Sums:
         >>> -np.linalg.solve(matrix, gradient)                # the slope and the offset
         array([2., 1.])
         """
+        _, (results, outputs) = self._equations(arrays, named, wrt, weights)
+        return NormalEquations(results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs))
+
+    def _equations(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, weights: Any
+    ) -> tuple[Specialisation, Ran]:
+        """The specialisation for a call of `normal_equations`, and what it has computed."""
         wanted = self._dispatch.wrt_of(wrt)
         if wanted is None:
             wanted = self._numbers(arrays, named)
@@ -201,8 +208,13 @@ class Sums:
         if len(element.floats) < element.function.structure.count:
             raise ArgumentError("residuals are floats, and the function returns an integer or a bool; return float(…)")
         derivation: Summed = "normal_equations" if weights is None else "weighted_normal_equations"
-        results, outputs = specialisation.sums(derivation, values, weights)
-        return NormalEquations(results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs))
+        if weights is not None:
+            weights = self._flat_weights(specialisation, weights)
+        return specialisation, specialisation.sums(derivation, values, weights)
+
+    def _flat_weights(self, specialisation: Specialisation, weights: Any) -> Any:  # noqa: ARG002
+        """The weights as `Specialisation.sums` takes them."""
+        return weights
 
     def _sums(self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, order: int) -> tuple[Specialisation, Ran]:
         """The specialisation for a call of `sum`, and what it has computed."""

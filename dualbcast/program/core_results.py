@@ -207,6 +207,10 @@ class CoreBlocks:
             return labels.index(key)
         raise BlockKeyError(f"there is no output {key!r}; the function has {self.outputs}")
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All blocks as one array, in which the elements of outputs, and of all arguments, are in one axis each."""
+        return self._flat.__array__(dtype, copy)
+
     def __repr__(self) -> str:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
         shapes = ", ".join(f"{each.name}{each.shape or ''}" for each in self._layout.arguments)

@@ -433,6 +433,55 @@ def test_sums():
     np.testing.assert_allclose(rotated.sum(np.array([1.0, 2.0]), x), [2 * x.sum(), x.sum()])
 
 
+@differentiable_broadcast(signature="(3),(2),(2)->(2)")
+def misfit(p, x, y):
+    return np.array([p[0] * np.exp(-p[1] * x[0]) + p[2] - y[0], p[0] * x[1] - y[1] * p[2]])
+
+
+@pytest.mark.parametrize("weighted", [None, (50, 2), (2,), (1, 2)])
+def test_normal_equations(weighted: tuple[int, ...] | None):
+    rng = np.random.default_rng(5)
+    p, x, y = rng.random(3), rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    weights = None if weighted is None else rng.random(weighted)
+    r = np.stack([p[0] * np.exp(-p[1] * x[:, 0]) + p[2] - y[:, 0], p[0] * x[:, 1] - y[:, 1] * p[2]], axis=-1)
+    e = np.exp(-p[1] * x[:, 0])
+    zero, one = np.zeros(50), np.ones(50)
+    rows = [np.stack([e, -p[0] * x[:, 0] * e, one], axis=-1), np.stack([x[:, 1], zero, -y[:, 1]], axis=-1)]
+    J, w = np.stack(rows, axis=1), np.ones((50, 2)) if weights is None else np.broadcast_to(weights, (50, 2))  # noqa: N806
+    squares, gradient, matrix = misfit.normal_equations(p, x, y, wrt="p", weights=weights)
+    np.testing.assert_allclose(squares, np.sum(w * r * r), rtol=1e-13)
+    np.testing.assert_allclose(gradient["p"], np.einsum("ni,ni,nij->j", w, r, J), rtol=1e-12)
+    np.testing.assert_allclose(matrix["p", "p"], np.einsum("ni,nij,nik->jk", w, J, J), rtol=1e-13)
+    np.testing.assert_array_equal(np.asarray(gradient), gradient["p"])
+    np.testing.assert_array_equal(np.asarray(matrix), matrix["p", "p"])
+
+
+def test_a_system_of_normal_equations_for_each_row():
+    rng = np.random.default_rng(6)
+    p, x, y = rng.random((4, 1, 3)), rng.normal(size=(4, 50, 2)), rng.normal(size=(50, 2))
+    squares, gradient, matrix = misfit.normal_equations(p, x, y, wrt="p")
+    assert (squares.shape, gradient["p"].shape, matrix["p", "p"].shape) == ((4, 1), (4, 1, 3), (4, 1, 3, 3))
+    assert np.asarray(matrix).shape == (4, 1, 3, 3)
+    for row in range(4):
+        one = misfit.normal_equations(p[row, 0], x[row], y, wrt="p")
+        np.testing.assert_allclose(matrix["p", "p"][row, 0], one.matrix["p", "p"], rtol=1e-13)
+        np.testing.assert_allclose(gradient["p"][row, 0], one.gradient["p"], rtol=1e-12)
+    with pytest.raises(ShapeError, match=r"weights has shape \(50,\), and its last axes must be \(2,\)"):
+        misfit.normal_equations(p, x, y, wrt="p", weights=np.ones(50))
+
+
+def test_blocks_as_one_array():
+    given = np.ones((4, 3)), np.ones((3, 2)), np.arange(4.0)
+    jacobian, hessian = both.jacobian(*given), both.hessian(*given)
+    whole = np.asarray(jacobian)
+    assert whole.shape == (4, 3, 10)
+    np.testing.assert_array_equal(whole[:, :2, 3:9].reshape(4, 2, 3, 2), jacobian[0, "M"])
+    second = np.asarray(hessian)
+    assert second.shape == (4, 3, 10, 10)
+    np.testing.assert_array_equal(second[:, :2, 3:9, 9].reshape(4, 2, 3, 2), hessian[0, "M", "s"])
+    np.testing.assert_array_equal(second[:, :2, 9, 3:9].reshape(4, 2, 3, 2), hessian[0, "s", "M"])
+
+
 def test_products_with_hessians():
     @differentiable_broadcast(signature="(2)->()")
     def energy(v):
