@@ -24,6 +24,7 @@ from dualbcast.frontend.lower import Argument, WholeArray, lower
 from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.values import Axes, Static
 from dualbcast.ir.nodes import Function, numbers
+from dualbcast.program.core_results import cores_of
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
 from dualbcast.runtime.arguments import Kind, Signature, array_kind, forms_of, no_derivative, sign
@@ -156,10 +157,11 @@ class Dispatch:
         broadcast = [value for at, value in enumerate((*values, *captured)) if at not in dict(form.whole)]
         captured = (*captured, *places_along(lowered.axes, broadcast))
         names = (*form.names, *lowered.arrays, *[f"index({axis})" for axis in lowered.axes])
-        function = lowered.function
+        function, cores = lowered.function, None
         if form.returns is not None:
+            cores = cores_of(names, function.structure)
             function = replace(function, structure=numbers(len(function.outputs)))
-        element = Element(function, names, self.binder.name, self.options)
+        element = Element(function, names, self.binder.name, self.options, cores)
         for wrt in self.partials:
             positions = directions(wrt, form, names, _signature((*values, *captured), names, adapter), self.binder)
             if len(positions) != 1:

@@ -4,6 +4,7 @@ reads the arrays once, and stores nothing of their size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
 from dualbcast.api.binding import Wrt
@@ -193,11 +194,11 @@ class Sums:
         >>> -np.linalg.solve(matrix, gradient)                # the slope and the offset
         array([2., 1.])
         """
-        _, (results, outputs) = self._equations(arrays, named, wrt, weights)
+        results, outputs = self._equations(arrays, named, wrt, lambda it: self._flat_weights(it, weights))[1]
         return NormalEquations(results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs))
 
     def _equations(
-        self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, weights: Any
+        self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, weights_for: Callable[[Specialisation], Any]
     ) -> tuple[Specialisation, Ran]:
         """The specialisation for a call of `normal_equations`, and what it has computed."""
         wanted = self._dispatch.wrt_of(wrt)
@@ -207,9 +208,8 @@ class Sums:
         element = specialisation.element
         if len(element.floats) < element.function.structure.count:
             raise ArgumentError("residuals are floats, and the function returns an integer or a bool; return float(…)")
+        weights = weights_for(specialisation)
         derivation: Summed = "normal_equations" if weights is None else "weighted_normal_equations"
-        if weights is not None:
-            weights = self._flat_weights(specialisation, weights)
         return specialisation, specialisation.sums(derivation, values, weights)
 
     def _flat_weights(self, specialisation: Specialisation, weights: Any) -> Any:  # noqa: ARG002

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
-from dualbcast.fit.problem import Bounds, Data, Problem, taken
+from dualbcast.errors import ArgumentError, ShapeError
+from dualbcast.fit.problem import Bounds, Data, Problem, elements_of, taken
 from dualbcast.fit.step import RUNNING, State, advance, start
+from dualbcast.program.outputs import Results
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.cpu.policy import get_num_threads
 
@@ -85,11 +86,11 @@ def run(
     return Outcome(parameters, cost, matrix, iterations, status, tuple(at_bound))
 
 
-def by_names(gradient: Jacobian, matrix: Hessian) -> tuple[list[Any], list[Any]]:
-    """The parts of a gradient, and those of the lower triangle of a matrix."""
-    names = gradient.wrt
-    lower = [matrix[a, b] for at, a in enumerate(names) for b in names[: at + 1]]
-    return [gradient[name] for name in names], lower
+def parts_of(results: Results, outputs: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+    """Of sums of one output, the value, the parts of the gradient, and those of the lower triangle of the matrix."""
+    gradient, matrix, count = Jacobian._of(results, outputs), Hessian._of(results, outputs), len(results.wrt)
+    lower = [matrix[0, i, j] for i in range(count) for j in range(i + 1)]
+    return outputs[0], [gradient[0, at] for at in range(count)], lower
 
 
 def _batch(
@@ -143,21 +144,31 @@ def _flat(state: State) -> list[Any]:
 def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
     """The lower bounds of all parameters, then the upper ones; infinite where there are none."""
     given = dict(bounds or {})
-    if unknown := [name for name in given if name not in problem.names]:
-        raise ArgumentError(f"bounds= has {unknown[0]!r}; the parameters are {', '.join(problem.names)}")
-    lower, upper = [], []
-    for name, values in zip(problem.names, problem.starts, strict=True):
-        pair = given.get(name, (None, None))
+    if unknown := [name for name in given if name not in problem.wrt]:
+        raise ArgumentError(f"bounds= has {unknown[0]!r}; the parameters are {', '.join(problem.wrt)}")
+    pairs: list[Any] = []
+    for each in problem.parameters:
+        pair = given.get(each.name, (None, None))
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ArgumentError(f"the bounds of {name} are a pair, (lower, upper), either of which may be None")
-        low, high = (
-            problem.per_fit(default if value is None else value, f"the bound of {name}")
-            for value, default in zip(pair, (-np.inf, np.inf), strict=True)
-        )
+            raise ArgumentError(f"the bounds of {each.name} are a pair, (lower, upper), either of which may be None")
+        both = [default if x is None else x for x, default in zip(pair, (-np.inf, np.inf), strict=True)]
+        try:
+            pairs += zip(*[elements_of(bound, each.shape) for bound in both], strict=True)
+        except ValueError:
+            shapes = " and ".join(str(np.shape(bound)) for bound in both)
+            raise ShapeError(
+                f"the bounds of {each.name} have the shapes {shapes}, whose last axes do not broadcast to {each.shape}"
+            ) from None
+    lower, upper = [], []
+    for name, values, pair in zip(problem.names, problem.starts, pairs, strict=True):
+        low, high = (problem.per_fit(bound, f"the bound of {name}") for bound in pair)
         if not np.all(low <= high):
             raise ArgumentError(f"a lower bound of {name} is above the upper one, or one of them is NaN")
         if np.any(values < low) or np.any(values > high):
-            raise ArgumentError(f"a start value of {name} is outside its bounds; pass np.clip({name}, lower, upper)")
+            argument = name.partition("[")[0]
+            raise ArgumentError(
+                f"a start value of {name} is outside its bounds; pass np.clip({argument}, lower, upper)"
+            )
         lower.append(low)
         upper.append(high)
     return (*lower, *upper)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dualbcast.api.binding import Wrt
 from dualbcast.errors import ArgumentError, entry_point
-from dualbcast.fit.iteration import Tests, by_names, run
+from dualbcast.fit.iteration import Tests, parts_of, run
 from dualbcast.fit.problem import Bounds, Data, Problem
 from dualbcast.fit.results import LikelihoodFit, in_shape, shared
 from dualbcast.interop.parameters import broadcast_function
@@ -84,13 +84,12 @@ def maximum_likelihood(
     """
     tests = Tests(ftol, xtol, gtol, max_iterations).checked()
     problem = Problem(broadcast_function(f), arrays, named, wrt)
-    if problem.structure != NUMBER or not problem.returns_floats:
+    if problem.returned != NUMBER or not problem.returns_floats:
         raise ArgumentError(f"{problem.label} must return one float, the log-likelihood of an observation")
 
     def evaluate(parameters: tuple[Any, ...], data: Data) -> tuple[Any, list[Any], list[Any]]:
-        args, by_name = problem.call(parameters, data)
-        value, gradient, hessian = problem.function.sum(*args, wrt=problem.names, order=2, **by_name)
-        slopes, curvatures = by_names(gradient, hessian)
+        _, sums = problem.function._sums(*problem.call(parameters, data), problem.wrt, 2)
+        value, slopes, curvatures = parts_of(*sums)
         return -2 * value, [-each for each in slopes], [-each for each in curvatures]
 
     outcome = run(problem, evaluate, bounds, tests, is_curved=True, progress=progress)

@@ -17,6 +17,7 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import called, instead
+from dualbcast.program.core_results import CoreArgument, core_arguments
 from dualbcast.program.outputs import Shape, broadcasts_to, misfit_of_weights, weights_of
 from dualbcast.runtime.arguments import is_array
 from dualbcast.runtime.iteration_space import result_shape
@@ -44,8 +45,10 @@ class Problem:
 
     Attributes
     ----------
+    parameters : list of CoreArgument
+        The arguments to fit, in the order of `wrt`.
     names : tuple of str
-        The parameters, in the order of `wrt`.
+        Their elements, such as p[0] and p[1]; of numbers, they themselves.
     shape : tuple of int
         Their shape, and that of all results.
     returns_floats : bool
@@ -54,43 +57,45 @@ class Problem:
         The number of fits.
     points : int
         The number of elements of the function that belong to one fit.
-    structure : Structure
-        What the function returns for an element.
+    structure, returned : Structure
+        The outputs of the function for an element, and what it returns.
     data : Data
         The data of all fits.
     """
 
     def __init__(self, function: BroadcastFunction, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt) -> None:
         self.function, self._bound = function, _bound(function, arrays, named)
-        self.names = _parameters(function, self._bound, wrt)
-        starts = {name: _start(name, self._bound.arguments[name]) for name in self.names}
-        self.shape: Shape = result_shape(
-            tuple([(start.shape, start.strides, start.dtype) for start in starts.values()]), self.names
-        )
-        starts = {name: np.broadcast_to(start, self.shape) for name, start in starts.items()}
-        self._bound.arguments.update(starts)
-        specialisation, values = function._dispatch.find(self._bound.args, self._bound.kwargs, self.names)
-        self.structure, self.label = specialisation.element.function.structure, f"{function.__name__}()"
+        self.wrt = _parameters(function, self._bound, wrt)
+        self._bound.arguments.update({name: _start(name, self._bound.arguments[name]) for name in self.wrt})
+        specialisation, values = function._dispatch.find(self._bound.args, self._bound.kwargs, self.wrt)
+        places = specialisation._without_whole()
+        self._specialisation, all_names = specialisation, specialisation.element.names
+        self.structure, self.returned = specialisation.element.function.structure, specialisation.program.structure
+        self.label = f"{function.__name__}()"
         self.returns_floats = len(specialisation.element.floats) == self.structure.count
-        known = dict(zip(specialisation.element.names, values, strict=True))
+        self.parameters, self.names = core_arguments(all_names, places), tuple([all_names[at] for at in places])
+        known = dict(zip(all_names, values, strict=True))
         for name, value in known.items():
             _check_array(name, value)
-        forms = tuple([(np.shape(value), (), np.dtype(float)) for value in known.values()])
-        self._whole = result_shape(forms, tuple(known))
+        self.shape: Shape = _shape_of({name: known[name] for name in self.names})
+        known |= {name: np.broadcast_to(known[name], self.shape) for name in self.names}
+        self._whole = _shape_of(known)
         # Of the axes of an element's place: those that count fits.
         extra = len(self._whole) - len(self.shape)
         self._axes = tuple([extra + axis for axis, length in enumerate(self.shape) if length != 1])
         self.count = math.prod(self.shape)
         self.points = math.prod([n for axis, n in enumerate(self._whole) if axis not in self._axes])
+        self.starts = tuple([self.laid_out(known[name]) for name in self.names])
         laid_out = {}
-        for name, value in self._bound.arguments.items():
-            # Of a complex argument the parts are known; a whole array is the same for all fits.
-            if (name in known or f"{name}.real" in known) and name not in function._binder.whole:
-                laid_out[name] = self.laid_out(known.get(name, value))
-        self.starts = tuple([laid_out.pop(name) for name in self.names])
+        for each in core_arguments(all_names, range(len(all_names))):
+            # A whole array is the same for all fits, and of a complex argument the parts are known.
+            name = each.name.removesuffix(".real")
+            if name in self._bound.arguments and name not in (*self.wrt, *function._binder.whole):
+                parts = [known[all_names[at]] for at in each.positions]
+                laid_out[name] = self._laid_out_core(parts, each.shape, self._bound.arguments[name])
         self.data = Data(laid_out)
-        arguments = self._bound.arguments
-        self._check_captured({each: x for each, x in known.items() if each.partition(".")[0] not in arguments})
+        owners = {each: each.partition(".")[0].partition("[")[0] for each in known}
+        self._check_captured({each: x for each, x in known.items() if owners[each] not in self._bound.arguments})
 
     @property
     def is_single(self) -> bool:
@@ -110,6 +115,12 @@ class Problem:
         moved = np.moveaxis(np.broadcast_to(array, spanned), self._axes, range(len(self._axes)))
         return moved.reshape(self.count, *rest)
 
+    def _laid_out_core(self, parts: Sequence[Any], core: Shape, whole: Any) -> Any:
+        """An argument of which these are the elements, laid out, with its core dimensions last."""
+        if not core:
+            return self.laid_out(parts[0] if not np.iscomplexobj(whole) else whole)
+        return whole if self.is_single else joined([self.laid_out(part) for part in parts], core)
+
     def per_fit(self, value: Any, name: str) -> Any:
         """Numbers of fits, such as bounds, laid out like the parameters."""
         array = np.asarray(value, np.float64)
@@ -119,7 +130,7 @@ class Problem:
 
     def add_weights(self, given: Any) -> None:
         """Add the weights of residuals to the data."""
-        leaves = weights_of(given, self.structure)
+        leaves = weights_of(self.function._flat_weights(self._specialisation, given), self.structure)
         for leaf in leaves:
             _check_array("weights", leaf)
             if not broadcasts_to(np.shape(leaf), self._whole):
@@ -131,7 +142,7 @@ class Problem:
     def call(self, parameters: Sequence[Any], data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the function, those by position and those by name."""
         bound = BoundArguments(self._bound.signature, self._bound.arguments.copy())
-        bound.arguments.update(data.arguments, **dict(zip(self.names, parameters, strict=True)))
+        bound.arguments.update(data.arguments, **by_parameter(self.parameters, parameters))
         return bound.args, bound.kwargs
 
     def residuals(self) -> Any:
@@ -158,6 +169,29 @@ class Problem:
                     f"{self.label} captures the array {name}, whose elements belong to different fits or lie across "
                     "them; make it an argument"
                 )
+
+
+def joined(parts: Sequence[Any], core: Shape) -> Any:
+    """Arrays of the elements of a core as one array, whose last axes are the core dimensions."""
+    return np.stack(parts, axis=-1).reshape((*np.shape(parts[0]), *core)) if core else parts[0]
+
+
+def by_parameter(parameters: Sequence[CoreArgument], elements: Sequence[Any]) -> dict[str, Any]:
+    """Arrays for the elements of parameters, joined to one for each parameter, by name."""
+    remaining = iter(elements)
+    return {each.name: joined([next(remaining) for _ in each.positions], each.shape) for each in parameters}
+
+
+def elements_of(array: Any, core: Shape) -> list[Any]:
+    """What an array has for each element of a core, to whose axes its last ones broadcast."""
+    array = np.asarray(array)
+    whole = np.broadcast_to(array, (*array.shape[: max(0, array.ndim - len(core))], *core))
+    return [whole[(..., *index)] for index in np.ndindex(*core)]
+
+
+def _shape_of(arrays: dict[str, Any]) -> Shape:
+    """The shape that arrays broadcast to."""
+    return result_shape(tuple([(np.shape(each), (), np.dtype(float)) for each in arrays.values()]), tuple(arrays))
 
 
 def taken(array: Any, rows: Any) -> Any:

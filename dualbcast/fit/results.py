@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError
 from dualbcast.fit.iteration import Outcome
-from dualbcast.fit.problem import Problem
+from dualbcast.fit.problem import Problem, by_parameter
 from dualbcast.fit.step import Status, inverse
+from dualbcast.program.core_results import CoreArgument
 from dualbcast.program.outputs import Shape
 
 _MEANINGS = {
@@ -45,6 +46,7 @@ class Fit:
     iterations: Any
     at_bound: Mapping[str, Any]
     _shape: Shape
+    _arguments: list[CoreArgument]
     _outcome: Outcome
 
     def __getitem__(self, name: str) -> Any:
@@ -69,12 +71,14 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Any:
-        """The covariance matrices of the parameters, of shape `(*shape, p, p)`, in the order of `parameters`.
+        """The covariance matrices of the parameters, of shape `(*shape, p, p)`, in the order of `parameters`; a vector
+        is in it with all of its elements.
 
         A parameter at a bound has NaN in its row and column, and the others are as if it were known. All is infinite
         where the data do not determine the parameters.
         """
-        size, held = len(self.parameters), [at != 0 for at in self._outcome.at_bound]
+        held = [at != 0 for at in self._outcome.at_bound]
+        size = len(held)
         matrix, variance = list(self._outcome.matrix), self._variance()
         pairs = [(i, j) for i in range(size) for j in range(i + 1)]
         for place, (i, j) in enumerate(pairs):
@@ -92,8 +96,8 @@ class Fit:
     @property
     def standard_errors(self) -> dict[str, Any]:
         """The square roots of the parameters' variances, by name."""
-        errors = np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1))
-        return {name: errors[..., at][()] for at, name in enumerate(self.parameters)}
+        errors = np.moveaxis(np.sqrt(np.diagonal(self.covariance, axis1=-2, axis2=-1)), -1, 0)
+        return {name: each[()] for name, each in by_parameter(self._arguments, [*errors]).items()}
 
     def _variance(self) -> Any:
         """What the inverse of the matrix is to be multiplied by."""
@@ -151,15 +155,21 @@ def in_shape(numbers: Any, shape: Shape) -> Any:
     return shaped if shaped.shape else shaped[()]
 
 
+def _in_shape_by_name(problem: Problem, elements: Sequence[Any]) -> dict[str, Any]:
+    """Numbers of all fits for each element of the parameters, by parameter."""
+    return {name: in_shape(each, problem.shape) for name, each in by_parameter(problem.parameters, elements).items()}
+
+
 def shared(problem: Problem, outcome: Outcome) -> dict[str, Any]:
     """The arguments of a `Fit`."""
     shape = problem.shape
     status = in_shape(outcome.status, shape)
     return {
-        "parameters": dict(zip(problem.names, [in_shape(each, shape) for each in outcome.parameters], strict=True)),
+        "parameters": _in_shape_by_name(problem, outcome.parameters),
         "status": status if shape else Status(status),
         "iterations": in_shape(outcome.iterations, shape),
-        "at_bound": dict(zip(problem.names, [in_shape(each, shape) for each in outcome.at_bound], strict=True)),
+        "at_bound": _in_shape_by_name(problem, outcome.at_bound),
         "_shape": shape,
+        "_arguments": problem.parameters,
         "_outcome": outcome,
     }

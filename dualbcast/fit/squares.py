@@ -9,7 +9,7 @@ import numpy as np
 
 from dualbcast.api.binding import Wrt
 from dualbcast.errors import ArgumentError, entry_point
-from dualbcast.fit.iteration import Tests, by_names, run
+from dualbcast.fit.iteration import Tests, parts_of, run
 from dualbcast.fit.problem import Bounds, Data, Problem
 from dualbcast.fit.results import LeastSquaresFit, in_shape, shared
 from dualbcast.interop.parameters import broadcast_function
@@ -43,7 +43,8 @@ def least_squares(
         Its arguments, by position or by name: NumPy arrays and numbers.
     wrt : str, int, or sequence of them, optional
         The parameters to fit, whose start values broadcast together; by default those of the decorator's `wrt`, or else
-        all arguments that are float numbers. A default of `f` that is named is the start value.
+        all arguments that are float numbers. A default of `f` that is named is the start value. A parameter of a
+        function with a signature may be a vector or a matrix; results for it have its core dimensions last.
     bounds : mapping of str to (lower, upper), optional
         The bounds of parameters, by name: numbers, arrays that broadcast to the start values, or None for no bound.
     weights : array, or structure of arrays, optional
@@ -108,12 +109,10 @@ def least_squares(
         problem.add_weights(weights)
 
     def evaluate(parameters: tuple[Any, ...], data: Data) -> tuple[Any, list[Any], list[Any]]:
-        args, by_name = problem.call(parameters, data)
-        given: Any = problem.structure.pack(data.weights) if len(data.weights) > 1 else (*data.weights, None)[0]
-        squares, gradient, matrix = problem.function.normal_equations(
-            *args, wrt=problem.names, weights=given, **by_name
-        )
-        return squares, *by_names(gradient, matrix)
+        arguments, weights = problem.call(parameters, data), data.weights
+        given: Any = weights if len(weights) > 1 else (*weights, None)[0]
+        _, sums = problem.function._equations(*arguments, problem.wrt, lambda _: given)
+        return parts_of(*sums)
 
     outcome = run(problem, evaluate, bounds, tests, is_curved=False, progress=progress)
     held = np.sum([at != 0 for at in outcome.at_bound], axis=0)

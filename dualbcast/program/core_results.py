@@ -17,6 +17,7 @@ from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.signatures import core_outputs
 from dualbcast.ir.nodes import Structure
 from dualbcast.program.outputs import Results, Shape
+from dualbcast.program.products import Cores
 from dualbcast.program.results import Jacobian
 from dualbcast.runtime.arguments import beside
 
@@ -47,6 +48,15 @@ def core_arguments(names: Sequence[str], positions: Sequence[int]) -> list[CoreA
             found.append(CoreArgument(name, (), (pending[0],)))
         del pending[: len(found[-1].positions)]
     return found
+
+
+def cores_of(names: Sequence[str], structure: Structure) -> Cores:
+    """The cores of a function with parameters of these names and results of this structure."""
+    arguments, outputs = core_arguments(names, range(len(names))), core_outputs(structure)[1]
+    return Cores(
+        tuple([at for at, each in enumerate(arguments) for _ in each.positions]),
+        tuple([at for at, each in enumerate(outputs) for _ in range(each.size)]),
+    )
 
 
 class CoreLayout:

@@ -17,7 +17,7 @@ from dualbcast.ir.traversal import floats, statements
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
 from dualbcast.program.outputs import Results, is_sound
-from dualbcast.program.products import Backend, Check, Options, TypedProduct, Which
+from dualbcast.program.products import Backend, Check, Cores, Options, TypedProduct, Which
 from dualbcast.runtime import interpreter
 from dualbcast.runtime.arguments import DType, Signature, beside, classify, forms_of
 from dualbcast.runtime.cpu import kernel as cpu_kernel
@@ -39,11 +39,13 @@ class Element:
     """A function of numbers in IR that broadcasts over arrays.
 
     Its `names` of the parameters and its `label` are for messages; `length` is how many statements it has, and `floats`
-    has the positions of the outputs that are floats.
+    has the positions of the outputs that are floats. `cores` are those whose elements it is a function of.
     """
 
-    def __init__(self, function: Function, names: tuple[str, ...], label: str, options: Options) -> None:
-        self.function, self.names, self.label, self.options = function, names, label, options
+    def __init__(
+        self, function: Function, names: tuple[str, ...], label: str, options: Options, cores: Cores | None = None
+    ) -> None:
+        self.function, self.names, self.label, self.options, self.cores = function, names, label, options, cores
         self.length, self.floats = 1 + sum(1 for _ in statements(function.body)), floats(function)
         self._products: dict[tuple[Any, ...], TypedProduct] = {}
         self._derived: dict[tuple[Derivation, tuple[int, ...]], Element] = {}
@@ -58,7 +60,8 @@ class Element:
         import pickle
         import zlib
 
-        return zlib.compress(pickle.dumps((self.function, self.names, self.label, self.options), protocol=5))
+        parts = self.function, self.names, self.label, self.options, self.cores
+        return zlib.compress(pickle.dumps(parts, protocol=5))
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
         """A function derived from this one, as an element function again; `wrt` has positions of parameters.
@@ -94,7 +97,9 @@ class Element:
             label = self.label
             if derivation != "select":
                 label += f": {derivation.replace('_', ' ')} in {', '.join(self.names[at] for at in wrt)}"
-            element = self._derived[derivation, wrt] = Element(function, (*self.names, *more), label, self.options)
+            cores = self.cores if derivation == "partial" else None
+            element = Element(function, (*self.names, *more), label, self.options, cores)
+            self._derived[derivation, wrt] = element
         return element
 
     def select(self, outputs: tuple[int, ...]) -> Element:
@@ -142,7 +147,9 @@ class Element:
         spec = self._products.get(key)
         if spec is None:
             with plain_errors(self.function):
-                spec = TypedProduct(self.function, *key, self.names, self.label, self.options, self._identity)
+                spec = TypedProduct(
+                    self.function, *key, self.names, self.label, self.options, self.cores, self._identity
+                )
             self._products[key] = spec
         return spec
 

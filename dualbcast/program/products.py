@@ -18,7 +18,6 @@ import numpy as np
 
 from dualbcast import disk_cache
 from dualbcast.errors import ArgumentError, Location, nested_too_deeply
-from dualbcast.frontend.signatures import core_outputs
 from dualbcast.ir.nodes import BOUNDED, ZERO, Const, Function, Kind, Output, Structure, numbers
 from dualbcast.ir.traversal import most_live, operations_of, remove_dead, work
 from dualbcast.kernel_spec import KernelSource, Layout
@@ -86,9 +85,20 @@ class Product:
         return self.make_forward()
 
 
-def make_product(function: Function, which: Which, wrt: Sequence[int], names: Sequence[str] = ()) -> Product:
-    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`; "blocks" need the
-    `names` of all parameters, such as x[0] and x[1]."""
+class Cores(NamedTuple):
+    """Of what arrays a scalar function's parameters and outputs are elements: a number of an array for each of them."""
+
+    parameters: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def block(self, place: _Place) -> _Place:
+        """The output and the argument whose block has a partial."""
+        return self.outputs[place[0]], self.parameters[place[1]]
+
+
+def make_product(function: Function, which: Which, wrt: Sequence[int], cores: Cores | None = None) -> Product:
+    """The product of a scalar function, as it was lowered, with derivatives in the parameters `wrt`; "blocks" are those
+    of `cores`."""
     # Imported here, since a product whose facts are on disk does not need them.
     from dualbcast.passes.cost_model import cost_of_element
 
@@ -98,9 +108,9 @@ def make_product(function: Function, which: Which, wrt: Sequence[int], names: Se
     blocks: dict[_Place, Block] = {}
     constants = {place: number for place, output in results.items() if (number := _constant(output)) is not None}
     if which.endswith("blocks"):
-        block_of = _blocks_of_cores(function, names)
-        varying = {block_of(place) for place in results.keys() - constants.keys() if len(place) > 1}
-        constants = {place: x for place, x in constants.items() if len(place) > 1 and block_of(place) not in varying}
+        assert cores is not None
+        varying = {cores.block(place) for place in results.keys() - constants.keys() if len(place) > 1}
+        constants = {place: x for place, x in constants.items() if len(place) > 1 and cores.block(place) not in varying}
     for place in [place for place in results if which == "parts" or len(place) > 1]:
         if place in constants:
             blocks[place] = Block(constant=constants[place])
@@ -125,12 +135,6 @@ def _constant(output: Output) -> float | None:
     """The number that an output is for all elements. An integer is stored, so that it keeps its dtype and digits."""
     value = output.value
     return float(value.value) if isinstance(value, Const) and value.kind == "float" else None
-
-
-def _blocks_of_cores(function: Function, names: Sequence[str]) -> Callable[[_Place], tuple[int, str]]:
-    """Tells of a partial which output, and which argument of those with these elements, it is a part of."""
-    outputs = [at for at, each in enumerate(core_outputs(function.structure)[1]) for _ in range(each.size)]
-    return lambda place: (outputs[place[0]], names[place[1]].partition("[")[0])
 
 
 def _computed(
@@ -187,9 +191,9 @@ def _storing(both: Function, results: Mapping[_Place, Output], stored: Sequence[
     return remove_dead(replace(both, outputs=tuple(results[place] for place in stored)))
 
 
-def product(function: Function, which: Which, wrt: tuple[int, ...], names: Sequence[str], identity: str) -> Product:
+def product(function: Function, which: Which, wrt: tuple[int, ...], cores: Cores | None, identity: str) -> Product:
     """The product that `make_product` returns. If its facts are on disk, its IR is made only when it is needed."""
-    made = cache(partial(make_product, function, which, wrt, names))
+    made = cache(partial(make_product, function, which, wrt, cores))
     if not identity:
         return made()
 
@@ -291,14 +295,15 @@ class TypedProduct:
         names: tuple[str, ...],
         label: str,
         options: Options,
+        cores: Cores | None,
         identity: str,
     ) -> None:
         self.wrt, self.signature, self.parts, self.names, self.options = wrt, signature, parts, names, options
         self.label = label
         if which.endswith("blocks") and identity:
-            identity += repr(names)
+            identity += repr(cores)
         most = options.max_iterations
-        self.product, self.checks = checked(product(function, which, wrt, names, identity), function, most, label)
+        self.product, self.checks = checked(product(function, which, wrt, cores, identity), function, most, label)
         dtypes = list(output_dtypes(self.product.kinds, signature))
         if self.checks is not None:
             dtypes[-1] = PLACE_DTYPE

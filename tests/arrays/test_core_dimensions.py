@@ -269,6 +269,21 @@ def test_blocks_of_which_all_or_some_elements_are_constant():
     np.testing.assert_array_equal(found[0, "M"], wanted[0, "M"])
 
 
+def test_rows_of_a_block_may_be_constant():
+    @differentiable_broadcast(signature="(2)->(3),(2)")
+    def some(v):
+        return np.array([1.0, v[0] * v[1], 3 * v[1]]), np.array([v[1], 2.0])
+
+    v = np.random.default_rng(7).normal(size=(4000, 2))
+    zero, one = np.zeros(4000), np.ones(4000)
+    rows = [(zero, zero), (v[:, 1], v[:, 0]), (zero, 3 * one)]
+    for _ in range(3):  # memory that is used again has other numbers
+        jacobian = some.jacobian(v)
+        np.testing.assert_array_equal(jacobian[0, "v"], np.moveaxis(np.array(rows), -1, 0))
+        np.testing.assert_array_equal(jacobian[1, "v"], np.broadcast_to([[0.0, 1.0], [0.0, 0.0]], (4000, 2, 2)))
+        jacobian[0, "v"][...] = -1.0
+
+
 def test_the_pair_of_a_product_with_hessian_is_written_to():
     given = np.ones((4, 3)), np.ones((3, 2)), np.arange(4.0)
     value, jacobian, _ = both.value_jacobian_and_hessian(*given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -461,3 +462,78 @@ def test_fits_of_complex_data(fits: int) -> None:
     found = fit.least_squares(residual, omega, given, *start, wrt=("resistance", "inductance"))
     np.testing.assert_allclose(np.ravel(found["resistance"]), np.ravel(resistance), rtol=1e-8)
     np.testing.assert_allclose(np.ravel(found["inductance"]), np.ravel(inductance), rtol=1e-8)
+
+
+@differentiable_broadcast(signature="(),(k),()->()")
+def decays(t, p, y):
+    return p[0] * math.exp(-p[1] * t) + p[2] - y
+
+
+@differentiable_broadcast
+def decay_of_numbers(t, a, b, c, y):
+    return a * math.exp(-b * t) + c - y
+
+
+@pytest.mark.parametrize("fits", [(), (7, 1)])
+def test_parameters_in_a_vector(fits: tuple[int, ...]):
+    rng = np.random.default_rng(8)
+    t = np.linspace(0, 4, 50)
+    y = 2 * np.exp(-1.3 * t) + 0.5 + 0.01 * rng.normal(size=(*fits[:1], 50))
+    first = np.broadcast_to([1.0, 1.0, 0.0], (*fits, 3))
+    bounds = {"p": (None, np.array([9.0, 1.2, np.inf]))}
+    found = fit.least_squares(decays, t, first, y, wrt="p", bounds=bounds)
+    wanted = fit.least_squares(
+        decay_of_numbers,
+        *(t, np.ones(fits), 1.0, 0.0, y),
+        wrt=("a", "b", "c"),
+        bounds={"a": (None, 9.0), "b": (None, 1.2)},
+    )
+    assert np.all(found.converged)
+    assert list(found.parameters) == ["p"]
+    for at, name in enumerate("abc"):
+        np.testing.assert_array_equal(found["p"][..., at], wanted[name])
+        np.testing.assert_array_equal(found.at_bound["p"][..., at], wanted.at_bound[name])
+        np.testing.assert_array_equal(found.standard_errors["p"][..., at], wanted.standard_errors[name])
+    np.testing.assert_array_equal(found.covariance, wanted.covariance)
+    np.testing.assert_array_equal(found.sum_of_squares, wanted.sum_of_squares)
+    assert found.covariance.shape == (*fits, 3, 3)
+    assert np.all(found.at_bound["p"][..., 1] == 1)
+    assert "data" not in repr(pickle.loads(pickle.dumps(found)))
+
+
+def test_vectors_beside_numbers_with_weights_and_data_of_vectors():
+    rng = np.random.default_rng(9)
+
+    @differentiable_broadcast(signature="(2),(),(2)->(2)")
+    def two(p, s, x):
+        return np.array([p[0] * x[0] - s * x[1] - 1, p[1] * x[1] - s * s])
+
+    @differentiable_broadcast
+    def of_numbers(a, b, s, u, v):
+        return a * u - s * v - 1, b * v - s * s
+
+    x, weights = 1 + rng.random((6, 30, 2)), rng.random((30, 2))
+    found = fit.least_squares(two, np.ones((6, 1, 2)), np.ones((6, 1)), x, wrt=("s", "p"), weights=weights)
+    wanted = fit.least_squares(
+        of_numbers,
+        *(np.ones((6, 1)), 1.0, 1.0, x[..., 0], x[..., 1]),
+        wrt=("s", "a", "b"),
+        weights=(weights[:, 0], weights[:, 1]),
+    )
+    np.testing.assert_allclose(found["s"], wanted["s"], rtol=1e-12)
+    np.testing.assert_allclose(found["p"], np.stack([wanted["a"], wanted["b"]], axis=-1), rtol=1e-12)
+    np.testing.assert_allclose(found.covariance, wanted.covariance, rtol=1e-10)
+    assert found.covariance.shape == (6, 1, 3, 3)
+
+
+def test_errors_of_vectors():
+    t, start = np.linspace(0, 4, 50), np.array([1.0, 1.0, 0.0])
+    with pytest.raises(ShapeError, match=r"bounds of p have the shapes \(2,\) and \(\), whose last axes .* \(3,\)"):
+        fit.least_squares(decays, t, start, t, wrt="p", bounds={"p": ([0, 0], 1)})
+    with pytest.raises(ArgumentError, match=r"start value of p\[0\] is outside its bounds; pass np.clip\(p, lower"):
+        fit.least_squares(decays, t, start, t, wrt="p", bounds={"p": (None, 0.5)})
+    with pytest.raises(ArgumentError, match=r"bounds= has 'p\[0\]'; the parameters are p"):
+        fit.least_squares(decays, t, start, t, wrt="p", bounds={"p[0]": (None, 0.5)})
+    table = differentiable_broadcast(whole="p")(lambda t, p, y: p[0] * t + p[1] - y)
+    with pytest.raises(ArgumentError, match="p is whole, so derivatives in it are cotangents"):
+        fit.least_squares(table, t, start, t, wrt="p")

@@ -152,3 +152,15 @@ def test_errors() -> None:
         fit.maximum_likelihood(lambda x, a: x > a, np.ones(3), 1.0)
     with pytest.raises(ArgumentError, match="gtol"):
         fit.maximum_likelihood(normal, np.ones(3), 1.0, 1.0, gtol=-1.0)
+
+
+def test_parameters_in_a_vector():
+    @differentiable_broadcast(signature="(),(2)->()")
+    def log_density(x, p):
+        z = (x - p[0]) * math.exp(-p[1])
+        return -0.5 * z * z - p[1]
+
+    x = np.array([1.0, 2.0, 3.0, 6.0])
+    best = fit.maximum_likelihood(log_density, x, np.zeros(2), wrt="p")
+    np.testing.assert_allclose(best["p"], [3.0, 0.5 * math.log(3.5)], rtol=1e-7)
+    np.testing.assert_allclose(best.covariance, np.diag([3.5 / 4, 1 / 8]), rtol=1e-6, atol=1e-7)
