@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from dualbcast.api.static_arguments import is_operand, plain_number, static_key
 from dualbcast.api.whole_arrays import axes_of, spread
 from dualbcast.errors import ArgumentError
+from dualbcast.frontend.arrays.signatures import Core
+from dualbcast.frontend.arrays.vectors import Dims
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
-from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Axes, Static
-from dualbcast.frontend.vectors import Dims
 from dualbcast.runtime.arguments import array_kind
 
 Wrt = str | int | Sequence[str | int] | None

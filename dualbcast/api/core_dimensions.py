@@ -18,9 +18,9 @@ from dualbcast.api.binding import Binder, Form
 from dualbcast.api.complex_arguments import is_complex
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import called, is_variable, plain_arrays
-from dualbcast.frontend.signatures import Core
+from dualbcast.frontend.arrays.signatures import Core
+from dualbcast.frontend.arrays.vectors import Dims
 from dualbcast.frontend.values import Axes, Static
-from dualbcast.frontend.vectors import Dims
 from dualbcast.runtime.arguments import forms_of, is_array
 from dualbcast.runtime.launch_plan import Recent
 

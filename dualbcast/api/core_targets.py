@@ -15,7 +15,7 @@ import numpy as np
 
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.frontend.signatures import CoreOutput
+from dualbcast.frontend.arrays.signatures import CoreOutput
 from dualbcast.program.core_results import CoreJacobian, CoreLayout, parts_of
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Which

@@ -20,8 +20,8 @@ from dualbcast.api.whole_arrays import places_along
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
+from dualbcast.frontend.arrays.signatures import Core
 from dualbcast.frontend.lower import Argument, WholeArray, lower
-from dualbcast.frontend.signatures import Core
 from dualbcast.frontend.values import Axes, Static
 from dualbcast.ir.nodes import Function, numbers
 from dualbcast.program.core_results import cores_of

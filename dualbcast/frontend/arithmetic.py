@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from types import FunctionType
 
+from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import (
@@ -20,7 +21,6 @@ from dualbcast.frontend.values import (
     is_function,
     is_number,
 )
-from dualbcast.frontend.vectors import is_array
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
 from dualbcast.rules.library import INVERSE_POWERS, LARGEST_PRODUCT, ROOTS

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from dualbcast import tables
-from dualbcast.frontend import complex_values, whole_arrays
+from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_number, as_scalar, binary, chain, logical, select, truth, unary
+from dualbcast.frontend.arrays import whole_arrays
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, binary_operator, choose, unary_operator

@@ -20,7 +20,8 @@ from dualbcast import errors
 from dualbcast.errors import CompileError, a_or_an
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.array_functions import MAKERS, OF_ARRAYS
+from dualbcast.frontend.arrays.array_functions import MAKERS, OF_ARRAYS
+from dualbcast.frontend.arrays.vectors import elementwise, generalised, is_array
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
@@ -28,7 +29,6 @@ from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import bind, count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
 from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
-from dualbcast.frontend.vectors import elementwise, generalised, is_array
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
 from dualbcast.rules import library

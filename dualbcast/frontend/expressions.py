@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from dualbcast.frontend import whole_arrays
+from dualbcast.frontend.arrays import whole_arrays
+from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_array, item_of
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
@@ -28,7 +29,6 @@ from dualbcast.frontend.values import (
     Whole,
     describe,
 )
-from dualbcast.frontend.vectors import attribute, captured, index_of, is_array, item_of
 from dualbcast.ir.nodes import Atom, Const, Var
 from dualbcast.ir.simplification import number
 from dualbcast.rules.guards import ABSENT, Capture

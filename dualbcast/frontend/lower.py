@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any, Literal, NamedTuple, NoReturn
 
 # Each of these files registers the lowerings of its syntax in the dispatch table.
-import dualbcast.frontend.array_functions
+import dualbcast.frontend.arrays.array_functions
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.messages
@@ -22,13 +22,13 @@ import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
+from dualbcast.frontend.arrays.signatures import Core, returned
+from dualbcast.frontend.arrays.vectors import Dims, captured, is_array
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
-from dualbcast.frontend.signatures import Core, returned
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
 from dualbcast.frontend.values import Axes, Frame, Record, Static, Unassigned, Value, Whole, describe
-from dualbcast.frontend.vectors import Dims, captured, is_array
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of, remove_dead
 from dualbcast.rules.guards import Capture

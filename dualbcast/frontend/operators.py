@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
+from dualbcast.frontend.arrays.vectors import contracted, elementwise, is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
-from dualbcast.frontend.vectors import contracted, elementwise, is_array
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
 # Operations so cheap and total that running them early costs less than a branch.

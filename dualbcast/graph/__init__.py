@@ -33,18 +33,21 @@ Each file imports only files of lines further up in this list:
     linalg/least_squares                    pinv, lstsq
     linalg/norms                            norm, cond
     linalg                                  the public names of numpy.linalg
-    batching                                how operations go over a batch, inside vmap
     protocols                               NumPy's functions
     backward                                cotangents go from node to node; values computed again
-    transform  explain                      grad, vjp, jvp; a table of kernels
-    jacobians  vmap                         jacobian, hessian, hvp; functions of batches
-    captures  replay                        what a function can see; a recording as straight-line code
-    compilation                             steps that are recorded once and replayed
+    explain                                 a table of kernels
+    transformations                         functions of arrays become others:
+      transformations/gradients             grad, vjp, jvp
+      transformations/jacobians             jacobian, hessian, hvp
+      transformations/batching              how operations go over a batch, inside vmap
+      transformations/vmap                  functions of examples become functions of batches
+      transformations/captures              what a function can see beside its arguments
+      transformations/replay                a recording as straight-line code
+      transformations/compilation           steps that are recorded once and replayed
 """
 
 from inspect import ismodule as _ismodule
 
-from dualbcast.graph import batching as _batching  # noqa: F401 (it enters its functions into a table)
 from dualbcast.graph import fft as fft
 from dualbcast.graph import linalg as linalg
 from dualbcast.graph import protocols as _protocols  # noqa: F401 (it enters NumPy's functions into the table)
@@ -73,8 +76,6 @@ from dualbcast.graph.array_functions.sequences import polyval as polyval
 from dualbcast.graph.array_functions.sequences import sinc as sinc
 from dualbcast.graph.array_functions.sequences import trapezoid as trapezoid
 from dualbcast.graph.backward import checkpoint as checkpoint
-from dualbcast.graph.compilation import Compiled as Compiled
-from dualbcast.graph.compilation import compile as compile
 from dualbcast.graph.complex_variable import ComplexVariable as ComplexVariable
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
@@ -83,9 +84,6 @@ from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
-from dualbcast.graph.jacobians import hessian as hessian
-from dualbcast.graph.jacobians import hvp as hvp
-from dualbcast.graph.jacobians import jacobian as jacobian
 from dualbcast.graph.linalg.products import diagonal as diagonal
 from dualbcast.graph.linalg.products import dot as dot
 from dualbcast.graph.linalg.products import einsum as einsum
@@ -130,12 +128,18 @@ from dualbcast.graph.tape import fusion as fusion
 from dualbcast.graph.tape import jacobian_policy as jacobian_policy
 from dualbcast.graph.tape import launches as launches
 from dualbcast.graph.tape import no_grad as no_grad
-from dualbcast.graph.transform import grad as grad
-from dualbcast.graph.transform import jvp as jvp
-from dualbcast.graph.transform import value_and_grad as value_and_grad
-from dualbcast.graph.transform import vjp as vjp
+from dualbcast.graph.transformations import batching as _batching  # noqa: F401 (it enters its functions into a table)
+from dualbcast.graph.transformations.compilation import Compiled as Compiled
+from dualbcast.graph.transformations.compilation import compile as compile
+from dualbcast.graph.transformations.gradients import grad as grad
+from dualbcast.graph.transformations.gradients import jvp as jvp
+from dualbcast.graph.transformations.gradients import value_and_grad as value_and_grad
+from dualbcast.graph.transformations.gradients import vjp as vjp
+from dualbcast.graph.transformations.jacobians import hessian as hessian
+from dualbcast.graph.transformations.jacobians import hvp as hvp
+from dualbcast.graph.transformations.jacobians import jacobian as jacobian
+from dualbcast.graph.transformations.vmap import vmap as vmap
 from dualbcast.graph.variable import Variable as Variable
-from dualbcast.graph.vmap import vmap as vmap
 
 concatenate = concat
 detach = stop_gradient

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
-from dualbcast.frontend.signatures import core_outputs
+from dualbcast.frontend.arrays.signatures import core_outputs
 from dualbcast.ir.nodes import Structure
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Cores

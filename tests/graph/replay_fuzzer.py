@@ -355,20 +355,36 @@ def _spoil(result: Any) -> None:
 
 # Each is a piece of the package's text, and what is put there.
 PLANTED = {
-    "captured arrays are not compared": ("captures.py", "or array.tobytes() != content", ""),
-    "captured names are not compared": ("captures.py", "if read() is not value and not guard.holds():", "if False:"),
-    "lengths of containers are not compared": ("captures.py", "if len(container) != size:", "if False:"),
+    "captured arrays are not compared": ("transformations/captures.py", "or array.tobytes() != content", ""),
+    "captured names are not compared": (
+        "transformations/captures.py",
+        "if read() is not value and not guard.holds():",
+        "if False:",
+    ),
+    "lengths of containers are not compared": (
+        "transformations/captures.py",
+        "if len(container) != size:",
+        "if False:",
+    ),
     "a condition does not end a recording": ("variable.py", 'read_by_python("a condition")', "pass"),
     "a conversion does not end a recording": ("variable.py", 'read_by_python("a conversion to a number")', "pass"),
-    "dtypes are not in the key": ("compilation.py", "key.append(tree.dtype)", "pass"),
-    "strides are not in the key": ("compilation.py", "key += tree.strides", "pass"),
-    "flags are not in the key": ("compilation.py", "key.append((kind, tree))", "key.append(kind)"),
-    "floats are not in the key": ("compilation.py", "key.append((kind, repr(tree)))", "key.append(kind)"),
-    "results share the program's memory": ("replay.py", """f"{code}.copy('K')\"""", "code"),
-    "objects in C are trusted": ("captures.py", "if any(type(attribute).__name__ in _OF_C for", "if any(False for"),
+    "dtypes are not in the key": ("transformations/compilation.py", "key.append(tree.dtype)", "pass"),
+    "strides are not in the key": ("transformations/compilation.py", "key += tree.strides", "pass"),
+    "flags are not in the key": ("transformations/compilation.py", "key.append((kind, tree))", "key.append(kind)"),
+    "floats are not in the key": (
+        "transformations/compilation.py",
+        "key.append((kind, repr(tree)))",
+        "key.append(kind)",
+    ),
+    "results share the program's memory": ("transformations/replay.py", """f"{code}.copy('K')\"""", "code"),
+    "objects in C are trusted": (
+        "transformations/captures.py",
+        "if any(type(attribute).__name__ in _OF_C for",
+        "if any(False for",
+    ),
     "accumulators are not cleared": ("../codegen/loops/calls.py", "        sums[i] = 0.0\n", ""),
     "a batch runs too late": (
-        "replay.py",
+        "transformations/replay.py",
         "        self._end_batch()\n        if entry.in_place:",
         "        if entry.in_place:",
     ),

@@ -17,11 +17,11 @@ import numpy as np
 
 from dualbcast import linalg
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, select, truth
+from dualbcast.frontend.arrays.vectors import array_of, atoms_of, broadcast, elementwise, filled, moved
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.operators import matmul
 from dualbcast.frontend.values import Arguments, Record, Static, Value
-from dualbcast.frontend.vectors import array_of, atoms_of, broadcast, elementwise, filled, moved
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Kind
 from dualbcast.ir.simplification import number
 

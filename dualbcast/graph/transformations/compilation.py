@@ -28,11 +28,11 @@ from dualbcast.graph.arrays import (
     parts_of_tree,
     rebuild,
 )
-from dualbcast.graph.captures import Captures
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.recording import Recorder
-from dualbcast.graph.replay import Program
 from dualbcast.graph.tape import STATE, setting
+from dualbcast.graph.transformations.captures import Captures
+from dualbcast.graph.transformations.replay import Program
 from dualbcast.graph.variable import Variable
 from dualbcast.runtime.launch_plan import Recent
 

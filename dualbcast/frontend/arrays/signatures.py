@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualbcast.frontend.arrays.vectors import Dims, array_of, atoms_of, of_one_kind
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Record, Value, array_named, describe
-from dualbcast.frontend.vectors import Dims, array_of, atoms_of, of_one_kind
 from dualbcast.ir.nodes import Kind, Structure, Var
 
 

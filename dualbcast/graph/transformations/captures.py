@@ -230,7 +230,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return (value.__wrapped__,)
     if isinstance(value, BuiltinFunctionType | types.MethodWrapperType) and not isinstance(value.__self__, ModuleType):
         return (value.__self__,)
-    return (value.__wrapped__,) if type(value).__module__ == "dualbcast.graph.compilation" else None
+    return (value.__wrapped__,) if type(value).__module__ == "dualbcast.graph.transformations.compilation" else None
 
 
 def _is_trusted(value: Any) -> bool:
