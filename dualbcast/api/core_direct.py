@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from numpy import ndarray
 
-from dualbcast.api.core_targets import CoreTargets
+from dualbcast.api.core_targets import CoreTargets, Found
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.runtime.arguments import host_addresses
 from dualbcast.runtime.cpu.address_call import AddressCall
@@ -50,21 +50,20 @@ class CoreDirect:
         if owners[-1] != len(arrays) - 1:
             return None
         owners += [len(arrays) + at for at in targets.owners()]
-        owners += [len(arrays) + len(new)] * (len(pointers) - len(owners))
-        begins = host_addresses(_all(arrays, new, blocks))
+        begins = host_addresses((*arrays, *new, *blocks))
         places = [(owner, pointer - begins[owner]) for owner, pointer in zip(owners, pointers, strict=True)]
         itemsizes = tuple([array.itemsize for array in call.plan.operands.arrays])
         return cls(
             specialisation, targets, AddressCall(call.cpu_kernel(), call.plan.geometry, itemsizes, len(parts)), places
         )
 
-    def run(self, arrays: Arrays) -> tuple[Any, Any] | None:
-        """The value and the Jacobian, as `CoreTargets` gives them; None where the function has changed or an array is
-        misaligned, and nothing has run."""
+    def run(self, arrays: Arrays) -> Found | None:
+        """The results, as `CoreTargets` gives them; None where the function has changed or an array is misaligned, and
+        nothing has run."""
         if self._program.captured(()) is None:
             return None
         new, blocks = self._targets.new()
-        begins = host_addresses(_all(arrays, new, blocks))
+        begins = host_addresses((*arrays, *new, *blocks))
         if not self._call.run([begins[owner] + offset for owner, offset in self._places]):
             return None
         return self._targets.packed(new, blocks)
@@ -73,7 +72,3 @@ class CoreDirect:
 def are_arrays(values: Arrays) -> bool:
     """Whether all are arrays of NumPy's, and of no class made from it."""
     return all(type(value) is ndarray for value in values)
-
-
-def _all(arrays: Arrays, new: Sequence[Any], blocks: Any) -> Arrays:
-    return (*arrays, *new) if blocks is None else (*arrays, *new, blocks)

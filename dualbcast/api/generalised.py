@@ -83,7 +83,7 @@ class GeneralisedFunction(BroadcastFunction):
 
         `out` is the pair (value, Jacobian) that an earlier call with the same shapes, dtypes and `wrt` returned.
         """
-        return self._call("value_and_jacobian", arrays, named, self._dispatch.wrt_of(wrt), out)
+        return self._call("value_and_jacobian", arrays, named, self._dispatch.wrt_of(wrt), out)[:2]
 
     @entry_point
     def jacobian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> CoreJacobian:  # type: ignore[override]
@@ -94,24 +94,15 @@ class GeneralisedFunction(BroadcastFunction):
     @entry_point
     def hessian(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> CoreHessian:  # type: ignore[override]
         """The second partial derivatives, from one launch."""
-        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = specialisation.run("hessian", values)
-        return CoreHessian(results, _layout(specialisation), Hessian._of(results, outputs))
+        hessian: CoreHessian = self._call("hessian", arrays, named, self._dispatch.wrt_of(wrt), None)[2]
+        return hessian
 
     @entry_point
     def value_jacobian_and_hessian(  # type: ignore[override]
         self, *arrays: Any, wrt: Wrt = None, **named: Any
     ) -> tuple[Any, CoreJacobian, CoreHessian]:
         """The value, its first and its second partial derivatives, from one launch."""
-        specialisation, values = self._dispatch.find(arrays, named, self._dispatch.wrt_of(wrt))
-        results, outputs = specialisation.run("value_jacobian_and_hessian", values)
-        layout = _layout(specialisation)
-        jacobian = CoreJacobian(results, layout, Jacobian._of(results, outputs))
-        return (
-            layout.pack(results.value(outputs), results.stack),
-            jacobian,
-            CoreHessian(results, layout, Hessian._of(results, outputs)),
-        )
+        return self._call("value_jacobian_and_hessian", arrays, named, self._dispatch.wrt_of(wrt), None)
 
     @entry_point
     def jvp(self, primals: Sequence[Any], tangents: Tangents, /, **named: Any) -> tuple[Any, Any]:
@@ -194,12 +185,12 @@ class GeneralisedFunction(BroadcastFunction):
 
     def _call(
         self, which: Which, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Any, out: Any
-    ) -> tuple[Any, Any]:
-        """The value, and the Jacobian, of those that the product has."""
+    ) -> tuple[Any, Any, Any]:
+        """The value, the Jacobian and the Hessian, of those that the product has."""
         dispatch = self._dispatch
         key = (which, wrt, forms_of(arrays)) if not named and out is None and are_arrays(arrays) else None
         direct = dispatch.direct.get(key)
-        found: tuple[Any, Any] | None = direct.run(arrays) if direct else None
+        found: tuple[Any, Any, Any] | None = direct.run(arrays) if direct else None
         if found is not None:
             return found
         specialisation, values = dispatch.find(arrays, named, wrt)
@@ -210,13 +201,15 @@ class GeneralisedFunction(BroadcastFunction):
             dispatch.direct.keep(key, direct or False)
         return found
 
-    def _run(self, specialisation: Specialisation, which: Which, values: tuple[Any, ...], out: Any) -> tuple[Any, Any]:
-        """The value, and the Jacobian, of those that the product has."""
+    def _run(
+        self, specialisation: Specialisation, which: Which, values: tuple[Any, ...], out: Any
+    ) -> tuple[Any, Any, Any]:
+        """The same, where the call is known."""
         layout = _layout(specialisation)
         if specialisation.recorder is not None and which == "value":
             # A graph records the call, or another library makes it.
             parts = specialisation.recorder(self, specialisation, values, out)
-            return layout.pack(parts, specialisation.stack), None
+            return layout.pack(parts, specialisation.stack), None, None
         targets: CoreTargets | None = layout.targets.get(which)
         if targets is None:
             targets = layout.targets[which] = CoreTargets(specialisation, layout, which, values)

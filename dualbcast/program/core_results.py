@@ -15,10 +15,10 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.arrays.signatures import core_outputs
-from dualbcast.ir.nodes import Structure
+from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Cores
-from dualbcast.program.results import Jacobian
+from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import beside
 
 
@@ -70,22 +70,28 @@ class CoreLayout:
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
         self.targets: dict[str, Any] = {}
-        self._constants: dict[tuple[int, int], Any] | None = None
+        self._constants: dict[int, dict[tuple[int, ...], Any]] = {}
 
-    def constants(self, results: Results) -> dict[tuple[int, int], Any]:
-        """By output and argument, the blocks that are the same for all elements of the result, which no kernel writes:
+    def constants(self, results: Results, order: int) -> dict[tuple[int, ...], Any]:
+        """By output and arguments, the blocks that are the same for all elements of the result, which no kernel writes:
         arrays of the core dimensions alone."""
-        if self._constants is None:
-            numbers = {place[:2]: number for place, number in results.matrix_places[1]}
-            self._constants = {}
-            for argument, each in enumerate(self.arguments):
-                columns = range(*self.begins[argument : argument + 2])
+        found = self._constants.get(order)
+        if found is None:
+            numbers = {place[:-1]: number for place, number in results.places(order)[1]}
+            found = self._constants[order] = {}
+            for arguments in itertools.product(range(len(self.arguments)), repeat=order):
+                columns = [*itertools.product(*[range(*self.begins[at : at + 2]) for at in arguments])]
                 for output, own in enumerate(self.outputs):
                     rows = range(own.first, own.first + own.size)
-                    if (columns[0], rows[0]) in numbers:
-                        block = np.array([[numbers[column, row] for column in columns] for row in rows])
-                        self._constants[output, argument] = block.reshape((*own.shape, *each.shape))
-        return self._constants
+                    if (*columns[0], rows[0]) in numbers:
+                        block = np.array([numbers[*each, row] for row in rows for each in columns])
+                        found[output, *arguments] = block.reshape(self.core(output, arguments))
+        return found
+
+    def core(self, output: int, arguments: Sequence[int]) -> Shape:
+        """The core dimensions of a block."""
+        lengths = [length for at in arguments for length in self.arguments[at].shape]
+        return (*self.outputs[output].shape, *lengths)
 
     def pack(self, parts: Sequence[Any], stack: Callable[[Sequence[Any]], Any]) -> Any:
         """The structure that the function returns, of arrays of the outputs' elements."""
@@ -129,10 +135,12 @@ class CoreBlocks:
     """How blocks with core dimensions are asked for; see `Index`."""
 
     _order: int
+    _of_elements: type[Jacobian] | type[Hessian]
 
     def __init__(self, results: Results, layout: CoreLayout, flat: Any = None, parts: Any = None) -> None:
-        # Where a kernel wrote all blocks to one array, `parts` is that, with an axis for elements of arguments, one for
-        # those of outputs, and then those of the result. Blocks that are the same for all of these are not in it.
+        # Where a kernel wrote all blocks to one array, `parts` is that, with an axis for the elements of each argument,
+        # one for those of outputs, and then those of the result. Blocks that are the same for all of these are not in
+        # it.
         self._results, self._layout, self.parts = results, layout, parts
         if flat is not None:
             self._flat = flat
@@ -140,7 +148,7 @@ class CoreBlocks:
     @cached_property
     def _flat(self) -> Any:
         """The derivatives with a block for each element of outputs and arguments, here of the parts of one array."""
-        return Jacobian(self._results, [self.parts[place] for place in self._results.matrix_places[0]])
+        return self._of_elements(self._results, [self.parts[place] for place in self._results.places(self._order)[0]])
 
     @property
     def wrt(self) -> tuple[str, ...]:
@@ -174,18 +182,17 @@ class CoreBlocks:
 
     def _block(self, output: int, *arguments: int) -> Any:
         layout, results = self._layout, self._results
-        own, within = layout.outputs[output], [layout.arguments[at] for at in arguments]
-        core = (*own.shape, *[length for each in within for length in each.shape])
+        own, core = layout.outputs[output], layout.core(output, arguments)
         if self.parts is not None:
-            (argument,) = arguments
-            constant = layout.constants(results).get((output, argument))
+            order = len(arguments)
+            constant = layout.constants(results, order).get((output, *arguments))
             if constant is not None:
                 with beside((self.parts,)):
                     return results.everywhere(constant, results.signature.result_dtype, (*self.shape, *core))
-            first, stop = layout.begins[argument : argument + 2]
-            part = self.parts[first:stop, own.first : own.first + own.size]
-            return part.transpose((*range(2, part.ndim), 1, 0)).reshape((*self.shape, *core))
-        flat = self._flat
+            columns = [slice(layout.begins[at], layout.begins[at + 1]) for at in arguments]
+            part = self.parts[*columns, own.first : own.first + own.size]
+            return part.transpose((*range(order + 1, part.ndim), order, *range(order))).reshape((*self.shape, *core))
+        flat, within = self._flat, [layout.arguments[at] for at in arguments]
         parts = [
             flat._block(at, *place) for at in range(own.first, own.first + own.size) for place in self._places(within)
         ]
@@ -218,8 +225,22 @@ class CoreBlocks:
         raise BlockKeyError(f"there is no output {key!r}; the function has {self.outputs}")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """All blocks as one array, in which the elements of outputs, and of all arguments, are in one axis each."""
-        return self._flat.__array__(dtype, copy)
+        """All blocks as one array, in which the elements of outputs, and of all arguments, are in one axis each; there
+        is none for the output of a function that returns a number."""
+        results, order = self._results, self._order
+        if self.parts is None or results.module != "numpy":
+            whole = self._flat.__array__(dtype, copy)
+        elif copy is False:
+            raise ValueError(
+                "blocks that are constant are no part of the array that has the others; leave out copy=False"
+            )
+        else:
+            for place, number in results.places(order)[1]:
+                self.parts[place] = number
+            whole = np.array(self.parts.transpose((*range(order + 1, self.parts.ndim), order, *range(order))), dtype)
+        is_number = self.structure == NUMBER and not self._layout.outputs[0].shape
+        axes = whole.ndim - len(self.shape) - order
+        return whole[(slice(None),) * len(self.shape) + (0,)] if is_number and axes else whole
 
     def __repr__(self) -> str:
         counted = f"{self.outputs} output{'s' * (self.outputs != 1)}"
@@ -235,7 +256,7 @@ class CoreJacobian(CoreBlocks, Mapping[str, Any]):
     their core axes come first in memory.
     """
 
-    _order = 1
+    _order, _of_elements = 1, Jacobian
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.wrt)
@@ -253,7 +274,7 @@ class CoreJacobian(CoreBlocks, Mapping[str, Any]):
         arguments. See `Jacobian.matrix`."""
         if self.parts is None or not self.parts.flags.c_contiguous or not self.parts.size:
             return self._flat.matrix()
-        for place, number in self._results.matrix_places[1]:
+        for place, number in self._results.places(1)[1]:
             self.parts[place] = number
         return self.parts.reshape(len(self.parts), -1).T
 
@@ -283,4 +304,4 @@ class CoreHessian(CoreBlocks):
     `H["x", "y"]` has shape `(*shape, *o, *i, *j)` for an output with core dimensions o, and x and y with i and j.
     """
 
-    _order = 2
+    _order, _of_elements = 2, Hessian

@@ -4,6 +4,7 @@ the blocks of a Jacobian or a Hessian.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -143,7 +144,7 @@ class Results:
         return self._stored(matrix.T.reshape(len(self.wrt), self.structure.count, *self.shape))
 
     def _stored(self, parts: Any) -> tuple[Any, ...]:
-        stored, constants = self.matrix_places
+        stored, constants = self.places(1)
         for place, number in constants:
             parts[place] = number
         return tuple([parts[place] for place in stored])
@@ -173,21 +174,28 @@ class Results:
     def _matrix_shape(self) -> tuple[int, int]:
         return self.structure.count * math.prod(self.shape), len(self.wrt)
 
+    def places(self, order: int) -> tuple[list[tuple[Any, ...]], list[tuple[tuple[Any, ...], float]]]:
+        """Where the blocks of first or of second partials are in an array with an axis for each argument, and one for
+        the outputs: those that the kernel stores, in its order, and the others, each with its number."""
+        found = self._places.get(order)
+        if found is None:
+            stored: dict[int, tuple[Any, ...]] = {}
+            constants = []
+            for columns in itertools.product(range(len(self.positions)), repeat=order):
+                for output in range(self.structure.count):
+                    block = self.blocks[output, *[self.positions[column] for column in columns]]
+                    # With ..., the part of a single element is an array, too.
+                    place = (*columns, output, ...)
+                    if block.stored is None:
+                        constants.append((place, block.constant))
+                    else:
+                        stored[block.stored] = place
+            found = self._places[order] = [stored[at] for at in sorted(stored)], constants
+        return found
+
     @cached_property
-    def matrix_places(self) -> tuple[list[tuple[Any, ...]], list[tuple[tuple[Any, ...], float]]]:
-        """Where the blocks are in a matrix, by (argument, output): those that the kernel stores, in its order, and the
-        others, each with its number."""
-        # With ..., the part of a single element is an array, too.
-        stored: list[tuple[Any, ...]] = [()] * (self.begins[2] - self.begins[1])
-        constants = []
-        for column, at in enumerate(self.positions):
-            for output in range(self.structure.count):
-                block, place = self.blocks[output, at], (column, output, ...)
-                if block.stored is None:
-                    constants.append((place, block.constant))
-                else:
-                    stored[block.stored - self.begins[1]] = place
-        return stored, constants
+    def _places(self) -> dict[int, Any]:
+        return {}
 
     def _empty(self, shape: Shape, dtype: DType) -> Any:
         return POOL.empty(shape, dtype) if self.module == "numpy" else self._library().empty(shape, dtype)

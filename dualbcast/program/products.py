@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from dualbcast.codegen.program import KernelProgram
     from dualbcast.program.pipeline import Trace
 
-# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks. "blocks" are a
-# Jacobian in which all partials of a vector or matrix in another are stored, unless all of them are constant.
-_First = Literal["jacobian", "value_and_jacobian", "blocks", "value_and_blocks"]
-Which = Literal["value", "parts", "hessian", "value_jacobian_and_hessian"] | _First
+# "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks. Of "blocks" all
+# partials of a vector or a matrix in others are stored, unless all are constant, and second ones in both orders.
+_Own = Literal["jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
+_Jacobians = Literal["jacobian_blocks", "value_and_jacobian_blocks"]
+_Hessians = Literal["hessian_blocks", "value_jacobian_and_hessian_blocks"]
+Which = Literal["value", "parts"] | _Own | _Jacobians | _Hessians
 Backend = Literal["auto", "python", "cpu", "cuda"]
 # Whether a graph keeps the Jacobian of a recorded call for the backward pass.
 Keeping = Literal["auto", "cache", "recompute"]
@@ -92,8 +94,8 @@ class Cores(NamedTuple):
     outputs: tuple[int, ...]
 
     def block(self, place: _Place) -> _Place:
-        """The output and the argument whose block has a partial."""
-        return self.outputs[place[0]], self.parameters[place[1]]
+        """The output and the arguments whose block has a partial."""
+        return (self.outputs[place[0]], *[self.parameters[at] for at in place[1:]])
 
 
 def make_product(function: Function, which: Which, wrt: Sequence[int], cores: Cores | None = None) -> Product:
@@ -153,11 +155,13 @@ def _computed(
         else:
             dual = jacobian_of(function, wrt, at_once=at_once)
         both, plans = dual.function, dual.plans
-        if which != "hessian":
+        if not which.startswith("hessian"):
             names = {(i, d): dual.partials.get((i, d)) for i in outputs for d in wrt}
         if "hessian" in which:
             pairs = [(p, q) for at, p in enumerate(wrt) for q in wrt[at:]]
             names |= {(i, p, q): second.get((i, p, q)) for i in outputs for p, q in pairs}
+            if which.endswith("blocks"):
+                names |= {(i, q, p): second.get((i, p, q)) for i in outputs for p, q in pairs}
     both = pipeline.run(pipeline.product(fused), both)
     named = {output.name: output for output in both.outputs}
     results: dict[_Place, Output] = {(at,): both.outputs[at] for at in outputs}
@@ -165,6 +169,8 @@ def _computed(
         # A partial that is zero everywhere has no name.
         zero = Output("_".join(["zero", *map(str, place)]), ZERO)
         results[place] = zero if name is None else named[name]
+        if len(place) > 2 and place[1:] != tuple(sorted(place[1:], key=wrt.index)):
+            results[place] = replace(results[place], name=f"{results[place].name}_mirrored")
     return both, results, plans
 
 

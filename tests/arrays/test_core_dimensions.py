@@ -485,7 +485,47 @@ def test_a_system_of_normal_equations_for_each_row():
         misfit.normal_equations(p, x, y, wrt="p", weights=np.ones(50))
 
 
+def test_hessians_are_views_of_one_array():
+    @differentiable_broadcast(signature="(3,3),(3)->(),(2)")
+    def energy(F, v):  # noqa: N803
+        return np.linalg.det(F) * v[0] * v[1], np.array([v @ v, F[0, 1] + F[1, 0] ** 3])
+
+    rng = np.random.default_rng(10)
+    F, v = np.eye(3) + 0.1 * rng.normal(size=(700, 3, 3)), rng.normal(size=(700, 3))  # noqa: N806
+    for _ in range(3):  # by the views of the elements, and then by addresses
+        _, jacobian, hessian = energy.value_jacobian_and_hessian(F, v)
+        hessian[0, "F", "v"][...] *= 1.0
+    inverse, det, w = np.linalg.inv(F), np.linalg.det(F), v[:, 0] * v[:, 1]
+    cofactors = det[:, None, None] * inverse.transpose(0, 2, 1)
+    np.testing.assert_allclose(jacobian[0, "F"], w[:, None, None] * cofactors, rtol=1e-12, atol=1e-14)
+    pairs = np.einsum("nij,nkl->nijkl", cofactors, cofactors) / det[:, None, None, None, None]
+    second = pairs - pairs.transpose(0, 1, 4, 3, 2)  # ∂²det/∂F∂F
+    np.testing.assert_allclose(hessian[0, "F", "F"], w[:, None, None, None, None] * second, rtol=1e-11, atol=1e-13)
+    np.testing.assert_array_equal(hessian[0, "F", "v"], hessian[0, "v", "F"].transpose(0, 2, 3, 1))
+    squares = np.broadcast_to(np.array([2 * np.eye(3), np.zeros((3, 3))]), (700, 2, 3, 3))
+    np.testing.assert_array_equal(hessian[1, "v", "v"], squares)
+    cubic = np.zeros((700, 2, 3, 3, 3, 3))
+    cubic[:, 1, 1, 0, 1, 0] = 6 * F[:, 1, 0]
+    np.testing.assert_allclose(hessian[1, "F", "F"], cubic, rtol=1e-15)
+    assert np.shares_memory(hessian[0, "F", "F"], hessian[0, "F", "F"])
+    assert hessian[1, "v", "v"].strides[0] == 0
+    alone = energy.hessian(F, v)
+    whole = np.asarray(alone)
+    assert whole.shape == (700, 3, 12, 12)
+    np.testing.assert_array_equal(whole, whole.transpose(0, 1, 3, 2))
+    np.testing.assert_array_equal(whole[:, 0, :9, :9].reshape(700, 3, 3, 3, 3), hessian[0, "F", "F"])
+    np.testing.assert_array_equal(whole[:, 1, 9:, 9:], hessian[1, "v", "v"][:, 0])
+    np.testing.assert_array_equal(alone[1, "F", "F"], hessian[1, "F", "F"])
+
+
 def test_blocks_as_one_array():
+    length = differentiable_broadcast(signature="(2)->()")(lambda v: np.linalg.norm(v))
+    v = np.random.default_rng(11).normal(size=(5, 2))
+    for _ in range(2):
+        assert np.asarray(length.hessian(v)).shape == (5, 2, 2)
+        assert np.asarray(length.jacobian(v), np.float32).shape == (5, 2)
+    with pytest.raises(ValueError, match="copy=False"):
+        np.array(length.jacobian(v), copy=False)
     given = np.ones((4, 3)), np.ones((3, 2)), np.arange(4.0)
     jacobian, hessian = both.jacobian(*given), both.hessian(*given)
     whole = np.asarray(jacobian)
