@@ -6,22 +6,22 @@ which a kernel has filled.
 
 from __future__ import annotations
 
+import itertools
 import math
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from dualbcast.api.core_memory import CoreMemory
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.frontend.arrays.signatures import CoreOutput
-from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of
+from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, joined, parts_of
+from dualbcast.program.element import Ran
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
-from dualbcast.runtime.arguments import DType, beside
-from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.arguments import beside
 
 # The products of which the blocks of cores are stored whole.
 _WHOLE: dict[Which, Which] = {
@@ -33,9 +33,6 @@ _WHOLE: dict[Which, Which] = {
 }
 # The value, the Jacobian and the Hessian, or None where a product lacks it.
 Found = tuple[Any, CoreJacobian | None, CoreHessian | None]
-# Columns of so many bytes and more begin at cache lines, and two are apart by five lines more than a multiple of eight:
-# see docs/decisions/129-elements-of-cores.md.
-_PADDED_BYTES, _LINE, _ODD_LINES = 1 << 11, 64, 5
 _PAIR = "out= must be the pair (value, Jacobian) that an earlier call returned"
 
 
@@ -58,9 +55,7 @@ class CoreTargets:
         if call.spec.checks is not None:
             return  # whose output is always new, and no call has both new and given arrays
         self._results = call.results
-        self._shape: Shape = call.plan.geometry.shape
-        self._lengths, self._axes = call.plan.geometry.memory
-        self._is_interleaved = _is_interleaved(specialisation.element.names, values)
+        self._memory = memory_of(specialisation, layout, values)
 
     def run(self, values: tuple[Any, ...], out: Any = None) -> Found:
         """The results of the product; `out` is the value to write to, or that and the Jacobian."""
@@ -84,8 +79,14 @@ class CoreTargets:
 
     def new(self) -> tuple[list[Any], list[Any]]:
         """New arrays for the value, and one each for the Jacobian and the Hessian, as `CoreBlocks` has them."""
-        arrays = [self._new_value(each) for each in self._layout.outputs] if self._has_values else []
-        return arrays, [self._new_blocks(order) for order in self._orders]
+        memory, results, dtypes = self._memory, self._results, self._specialisation.dtypes
+        assert results is not None
+        outputs = self._layout.outputs if self._has_values else []
+        columns, count, dtype = len(results.positions), results.structure.count, results.signature.result_dtype
+        return (
+            [memory.array(each.shape, dtypes[each.first]) for each in outputs],
+            [memory.blocks((*[columns] * order, count), dtype) for order in self._orders],
+        )
 
     def parts(self, arrays: Sequence[Any], blocks: Sequence[Any]) -> tuple[Any, ...]:
         """The parts of them that the kernel writes, in its order."""
@@ -100,9 +101,7 @@ class CoreTargets:
         """The results of a call whose kernel has filled them."""
         value = None
         if self._has_values:
-            if not self._shape and isinstance(arrays[0], np.ndarray):
-                arrays = [array if array.shape else array[()] for array in arrays]
-            value = self._layout.structure.pack(arrays)
+            value = self._layout.structure.pack(as_scalars(arrays, self._memory.shape))
         results = results or self._results
         assert results is not None
         first = CoreJacobian(results, self._layout, parts=blocks[0]) if 1 in self._orders else None
@@ -121,37 +120,6 @@ class CoreTargets:
         sizes += [len(self._results.places(order)[0]) for order in self._orders]
         return [at for at, size in enumerate(sizes) for _ in range(size)]
 
-    def _new_value(self, output: CoreOutput) -> Any:
-        dtype, last = self._specialisation.dtypes[output.first], len(self._lengths)
-        order = range(last) if self._axes is None else self._axes
-        if self._is_interleaved:
-            whole = self._empty((*self._lengths, output.size), dtype).transpose((*order, last))
-        else:
-            whole = self._columns(output.size, dtype).transpose((*[axis + 1 for axis in order], 0))
-        return whole.reshape((*self._shape, *output.shape))
-
-    def _new_blocks(self, order: int) -> Any:
-        assert self._results is not None
-        axes = (*[len(self._results.positions)] * order, self._results.structure.count)
-        parts = self._columns(math.prod(axes), self._results.signature.result_dtype)
-        if self._axes is not None:
-            parts = parts.transpose((0, *[axis + 1 for axis in self._axes]))
-        return parts.reshape((*axes, *self._shape))
-
-    def _columns(self, count: int, dtype: DType) -> Any:
-        """So many arrays along the first axis of one, each of them contiguous and in the order of the arguments."""
-        length = math.prod(self._lengths)
-        if count == 1 or length * dtype.itemsize < _PADDED_BYTES:
-            return self._empty((count, *self._lengths), dtype)
-        lines = -(-length * dtype.itemsize // _LINE)
-        lines += (_ODD_LINES - lines) % 8
-        memory = self._empty((count, lines * _LINE // dtype.itemsize), dtype)
-        return memory[:, :length].reshape((count, *self._lengths))
-
-    def _empty(self, shape: Shape, dtype: DType) -> Any:
-        assert self._results is not None
-        return POOL.empty(shape, dtype) if self._results.module == "numpy" else sys.modules["cupy"].empty(shape, dtype)
-
     def _into(self, values: tuple[Any, ...], out: Any) -> Found:
         """Write to the arrays of `out=`."""
         given, jacobian = out, None
@@ -168,17 +136,47 @@ class CoreTargets:
         return given, jacobian, None
 
 
-def _is_interleaved(names: Sequence[str], values: Sequence[Any]) -> bool:
-    """Whether the elements of a core lie side by side in some argument, as in an array of structures.
+def derived(
+    specialisation: Specialisation,
+    layout: CoreLayout,
+    key: Any,
+    cores: Sequence[Shape],
+    values: tuple[Any, ...],
+    run: Callable[[tuple[Any, ...]], Ran],
+) -> list[Any]:
+    """The results of a derived function, an array for each of `cores`.
 
-    New arrays follow the arguments' order in memory, as with NumPy's order "K", and so they do in this.
+    `run` makes the call with the arrays to write to, or with none. The `key` tells the function, and the forms of
+    tangents or cotangents.
     """
-    for name, value in zip(names, values, strict=True):
-        steps = [
-            abs(step)
-            for step, length in zip(getattr(value, "strides", ()), np.shape(value), strict=False)
-            if length > 1
-        ]
-        if "[" in name and steps and min(steps) > value.dtype.itemsize:
-            return True
-    return False
+    kept = layout.derived.get(key)
+    if kept:
+        memory = memory_of(specialisation, layout, values)
+        with beside(values):
+            arrays = [memory.array(core, dtype) for core, dtype in kept]
+        run(tuple([part for array, core in zip(arrays, cores, strict=True) for part in parts_of(array, core, "")]))
+        return arrays
+    results, outputs = run(())
+    parts = results.parts(outputs)
+    if kept is None:
+        # The kernel may write to the arrays where it stores all parts, and sums none.
+        is_plain = specialisation.recorder is None and results.stores_parts and results.checks is None
+        is_plain = is_plain and bool(results.shape) and all(part.shape == results.shape for part in parts)
+        begins = itertools.accumulate(map(math.prod, cores[:-1]), initial=0)
+        layout.derived[key] = [(core, parts[at].dtype) for core, at in zip(cores, begins, strict=True)] * is_plain
+    return joined(parts, cores, specialisation.stack)
+
+
+def memory_of(specialisation: Specialisation, layout: CoreLayout, values: tuple[Any, ...]) -> CoreMemory:
+    """How new arrays of calls like that of `values` lie in memory."""
+    if layout.memory is None:
+        layout.memory = CoreMemory(specialisation, values)
+    memory: CoreMemory = layout.memory
+    return memory
+
+
+def as_scalars(arrays: list[Any], shape: Shape) -> list[Any]:
+    """Results of shape () as NumPy's own functions give them."""
+    if shape or not isinstance(arrays[0], np.ndarray):
+        return arrays
+    return [array if array.shape else array[()] for array in arrays]

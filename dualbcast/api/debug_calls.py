@@ -32,9 +32,11 @@ class DebugSpecialisation(Specialisation):
         self.speak(values)
         return super().run(which, values, out, forms)
 
-    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+    def forward(
+        self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any], new: tuple[Any, ...] = ()
+    ) -> Ran:
         self.speak(values)
-        return super().forward(derivation, values, tangents)
+        return super().forward(derivation, values, tangents, new)
 
     def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         # The pullback of `vjp` follows a call that has run them.

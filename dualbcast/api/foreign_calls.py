@@ -70,7 +70,13 @@ class ForeignSpecialisation(Specialisation):
             "Leave it out."
         )
 
-    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
+    def forward(
+        self,
+        derivation: Derivation,
+        values: tuple[Any, ...],
+        tangents: list[Any],
+        new: tuple[Any, ...] = (),  # noqa: ARG002 (which other libraries make themselves)
+    ) -> Ran:
         given = self._tangents(values, tangents)
         element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
@@ -159,7 +165,7 @@ class ForeignResults(Results):
         self.first_partials = slice(*flat.begins[1:])
         self.signature, self.module = specialisation.signature, "numpy"
         self._adapter, self._values, self._dtypes = specialisation.adapter, values, specialisation.tangent_dtypes
-        self._given, self._are_stored = None, True
+        self._given, self.stores_parts = None, True
         self.shape = tuple(outputs[0].shape) if outputs else self._adapter.shape(values)
 
     def fits(self, tangent: Any) -> bool:

@@ -7,19 +7,21 @@ with a result for each of these; out go arrays with the core dimensions as their
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.core_dimensions import CoreBinder, CoreSignature
 from dualbcast.api.core_direct import CoreDirect, are_arrays
-from dualbcast.api.core_targets import CoreTargets
-from dualbcast.api.derivative_methods import Pullback, Tangents, directions_of
+from dualbcast.api.core_targets import CoreTargets, derived
+from dualbcast.api.derivative_methods import Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.api.sum_methods import NormalEquations, SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import ArgumentError, entry_point
-from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, parts_of, stacked
+from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, joined, parts_of
+from dualbcast.program.element import Derivation
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import forms_of
@@ -28,8 +30,8 @@ from dualbcast.runtime.arguments import forms_of
 class CorePullback:
     """A function that carries cotangents of a function's outputs back to its arguments. `vjp` returns it."""
 
-    def __init__(self, flat: Pullback, layout: CoreLayout, stack: Callable[[Sequence[Any]], Any]) -> None:
-        self._flat, self._layout, self._stack = flat, layout, stack
+    def __init__(self, specialisation: Specialisation, layout: CoreLayout, values: tuple[Any, ...]) -> None:
+        self._specialisation, self._layout, self._values = specialisation, layout, values
 
     @property
     def wrt(self) -> tuple[str, ...]:
@@ -40,8 +42,7 @@ class CorePullback:
     def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments, of their shapes, for a cotangent of each output."""
         given = cotangents[0] if len(cotangents) == 1 else cotangents
-        parts = self._flat(*self._layout.split(given, "the cotangent"))
-        return _of_arguments(parts, self._layout, self._stack)
+        return tuple(_pulled_back(self._specialisation, self._layout, "pullback", self._values, given))
 
 
 class GeneralisedFunction(BroadcastFunction):
@@ -110,9 +111,11 @@ class GeneralisedFunction(BroadcastFunction):
         wanted, given = directions_of(primals, tangents)
         specialisation, values = self._dispatch.find(tuple(primals), named, wanted)
         layout = _layout(specialisation)
-        results, outputs = specialisation.forward("pushforward", values, _tangents(given, layout))
-        parts, count = results.parts(outputs), specialisation.element.function.structure.count
-        return layout.pack(parts[:count], results.stack), layout.pack(parts[count:], results.stack)
+        elements = tuple(_tangents(given, layout))
+        count, cores = len(layout.outputs), [each.shape for each in layout.outputs] * 2
+        run = partial(specialisation.forward, "pushforward", values, [*elements])
+        arrays = derived(specialisation, layout, ("pushforward", forms_of(elements)), cores, values, run)
+        return layout.structure.pack(arrays[:count]), layout.structure.pack(arrays[count:])
 
     @entry_point
     def vjp(self, *arrays: Any, wrt: Wrt = None, **named: Any) -> tuple[Any, CorePullback]:  # type: ignore[override]
@@ -121,7 +124,7 @@ class GeneralisedFunction(BroadcastFunction):
         specialisation.element.derive("pullback", specialisation.wrt)
         results, outputs = specialisation.run("value", values)
         layout = _layout(specialisation)
-        pullback = CorePullback(Pullback(specialisation, values, results.shape), layout, results.stack)
+        pullback = CorePullback(specialisation, layout, values)
         return layout.pack(results.value(outputs), results.stack), pullback
 
     @entry_point
@@ -134,11 +137,10 @@ class GeneralisedFunction(BroadcastFunction):
                 "the primals are a tuple with one for each argument: f.value_and_vjp((x, y), cotangent)"
             )
         specialisation, values = self._dispatch.find(tuple(primals), named, self._dispatch.wrt_of(wrt))
-        layout, stack = _layout(specialisation), specialisation.stack
-        given = tuple(layout.split(cotangents, "the cotangent"))
-        parts = specialisation.back("value_and_pullback", values, given)
-        count = specialisation.element.function.structure.count
-        return layout.pack(parts[:count], stack), _of_arguments(parts[count:], layout, stack)
+        layout = _layout(specialisation)
+        arrays = _pulled_back(specialisation, layout, "value_and_pullback", values, cotangents)
+        count = len(layout.outputs)
+        return layout.structure.pack(arrays[:count]), tuple(arrays[count:])
 
     @entry_point
     def hvp(  # type: ignore[override]
@@ -233,10 +235,16 @@ def _tangents(given: Sequence[Any], layout: CoreLayout) -> list[Any]:
     return [part for tangent, each in pairs for part in parts_of(tangent, each.shape, f"the tangent of {each.name}")]
 
 
-def _of_arguments(parts: Sequence[Any], layout: CoreLayout, stack: Callable[[Sequence[Any]], Any]) -> tuple[Any, ...]:
-    """Arrays of the arguments' shapes from those of their elements."""
-    found = iter(parts)
-    return tuple([stacked([next(found) for _ in each.positions], each.shape, stack) for each in layout.arguments])
+def _pulled_back(
+    specialisation: Specialisation, layout: CoreLayout, derivation: Derivation, values: tuple[Any, ...], given: Any
+) -> list[Any]:
+    """The cotangents of the arguments for those of the outputs, after the outputs if the derivation has these."""
+    elements = tuple(layout.split(given, "the cotangent"))
+    cores = [each.shape for each in (*(layout.outputs if derivation[0] == "v" else ()), *layout.arguments)]
+    if specialisation.whole or type(specialisation) is not Specialisation:
+        return joined(specialisation.back(derivation, values, elements), cores, specialisation.stack)
+    run = partial(specialisation.backward, derivation, values, elements)
+    return derived(specialisation, layout, (derivation, forms_of(elements)), cores, values, run)
 
 
 BroadcastFunction._with_cores = GeneralisedFunction

@@ -150,12 +150,23 @@ class Specialisation:
                 self._results = self.prepare("value_and_jacobian", values).results
         return self._results
 
-    def forward(self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any]) -> Ran:
-        """Values with tangents, or the Jacobian of tangents."""
+    def forward(
+        self, derivation: Derivation, values: tuple[Any, ...], tangents: list[Any], new: tuple[Any, ...] = ()
+    ) -> Ran:
+        """Values with tangents, or the Jacobian of tangents; `new` are arrays for the outputs that nothing else has."""
         self._without_whole()
         given = self._tangents(values, parts_of(tangents, self.wrt, self.program.pairs))
-        arguments, key = (*values, *given), (derivation, forms_of(given))
-        return run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
+        return self._derived(derivation, (*values, *given), given, new)
+
+    def _derived(
+        self, derivation: Derivation, arguments: tuple[Any, ...], given: tuple[Any, ...], new: tuple[Any, ...]
+    ) -> Ran:
+        """The call of a derived function."""
+        key = derivation, forms_of(given), bool(new)
+        ran = run_call(self._paths, key, arguments, new, self.prepare_derived, derivation, arguments, new or None)
+        if new and (path := self._paths.get(key)) is not None:
+            path.writes_new = True
+        return ran
 
     def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of parameters for cotangents of all outputs, or the outputs and then these."""
@@ -166,17 +177,20 @@ class Specialisation:
         return (*parts[:count], *joined(parts[count:], self.wrt, self.program.pairs))
 
     def _back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-        given = self._of_floats(cotangents)
         if self.whole:
             return self._back_to_whole(derivation, values, cotangents)
-        key = derivation, forms_of(given)
-        if key not in self._paths:
+        results, outputs = self.backward(derivation, values, cotangents)
+        return results.parts(outputs)
+
+    def backward(
+        self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...], new: tuple[Any, ...] = ()
+    ) -> Ran:
+        """The same, without whole arrays; see `forward`."""
+        given = self._of_floats(cotangents)
+        if (derivation, forms_of(given), bool(new)) not in self._paths:
             # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
             given = self._cotangents(given, values)
-            key = derivation, forms_of(given)
-        arguments = (*values, *given)
-        results, outputs = run_call(self._paths, key, arguments, (), self.prepare_derived, derivation, arguments)
-        return results.parts(outputs)
+        return self._derived(derivation, (*values, *given), given, new)
 
     def _back_to_whole(
         self, derivation: Derivation, values: tuple[Any, ...], given: tuple[Any, ...]
@@ -283,19 +297,22 @@ class Specialisation:
                 raise misfit_of_weights(each.shape, shape)
         return tuple(checked) * (structure.count // len(checked))
 
-    def prepare_derived(self, derivation: Derivation, values: tuple[Any, ...]) -> Call:
+    def prepare_derived(
+        self, derivation: Derivation, values: tuple[Any, ...], out: tuple[Any, ...] | None = None
+    ) -> Call:
         """The call of a derived function for values and then tangents or cotangents."""
         element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
             return element.prepare("jacobian", values, self.gradient)
         if derivation == "pushforward":
-            return element.prepare("parts", values)
-        shapes: tuple[Shape | None, ...] = tuple([_shape_of(values[at]) for at in self.wrt])
+            return element.prepare("parts", values, out=out)
+        # What is given to write to has the result's shape, so that nothing is summed.
+        shapes: tuple[Shape | None, ...] = tuple([None if out else _shape_of(values[at]) for at in self.wrt])
         dtypes = self.tangent_dtypes
         if derivation == "value_and_pullback":
             shapes = ((None,) * len(self.dtypes)) + shapes
             dtypes = (*self.dtypes, *dtypes)
-        return element.prepare("parts", values, (), dtypes, shapes)
+        return element.prepare("parts", values, (), dtypes, shapes, out=out)
 
     def _of_floats(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs from those of all outputs."""

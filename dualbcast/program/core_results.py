@@ -7,6 +7,7 @@ core dimensions as their last axes, which share the memory of the elements' wher
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -70,6 +71,9 @@ class CoreLayout:
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
         self.targets: dict[str, Any] = {}
+        # The same of derived functions, and how new arrays lie in memory.
+        self.derived: dict[Any, Any] = {}
+        self.memory: Any = None
         self._constants: dict[int, dict[tuple[int, ...], Any]] = {}
 
     def constants(self, results: Results, order: int) -> dict[tuple[int, ...], Any]:
@@ -95,9 +99,7 @@ class CoreLayout:
 
     def pack(self, parts: Sequence[Any], stack: Callable[[Sequence[Any]], Any]) -> Any:
         """The structure that the function returns, of arrays of the outputs' elements."""
-        return self.structure.pack(
-            [stacked(parts[each.first :][: each.size], each.shape, stack) for each in self.outputs]
-        )
+        return self.structure.pack(joined(parts, [each.shape for each in self.outputs], stack))
 
     def split(self, given: Any, name: str) -> list[Any]:
         """The elements of arrays for all outputs, given in the structure that the function returns."""
@@ -117,6 +119,12 @@ def stacked(parts: Sequence[Any], core: Shape, stack: Callable[[Sequence[Any]], 
         return parts[0]
     whole = stack(parts)
     return whole.reshape((*whole.shape[:-1], *core))
+
+
+def joined(parts: Sequence[Any], cores: Sequence[Shape], stack: Callable[[Sequence[Any]], Any]) -> list[Any]:
+    """Arrays with some core dimensions, from the arrays of all their elements."""
+    found = iter(parts)
+    return [stacked([next(found) for _ in range(math.prod(core))], core, stack) for core in cores]
 
 
 def parts_of(array: Any, core: Shape, name: str) -> list[Any]:

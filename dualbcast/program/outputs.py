@@ -66,7 +66,7 @@ class Results:
         # Whether parts are the arrays that the kernel writes, as they are.
         stored = [block.stored for block in self.blocks.values()]
         shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
-        self._are_stored = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
+        self.stores_parts = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
 
     def value(self, outputs: Sequence[Any]) -> Any:
         """The structure that the function returns, with arrays."""
@@ -82,7 +82,7 @@ class Results:
 
     def parts(self, outputs: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a product of "parts": stored arrays, and views of one number where a part is constant."""
-        if self._are_stored:
+        if self.stores_parts:
             return tuple(outputs)
         parts = self.arrays_of_parts(outputs)
         if self.module == "numpy" and (self._given is not None or self._sums is not None):

@@ -551,6 +551,58 @@ def test_products_with_hessians():
     np.testing.assert_allclose(hessian["v", "v"][0], [[4.0, 2.0], [2.0, 0.0]])
 
 
+@pytest.mark.parametrize("shapes", [((700,), (700,), (700,)), ((700,), (), (1,)), ((), (), ()), ((40, 30),) * 3])
+@pytest.mark.parametrize("layout", ["C", "F", "columns"])
+def test_later_calls_with_tangents_and_cotangents(shapes: tuple[tuple[int, ...], ...], layout: str):
+    rng = np.random.default_rng(12)
+
+    def laid_out(shape: tuple[int, ...], core: tuple[int, ...]) -> Any:
+        array = rng.normal(size=(*shape, *core))
+        if layout == "columns":
+            axes = range(-len(core), 0)
+            return np.moveaxis(np.array(np.moveaxis(array, axes, range(len(core))), order="C"), range(len(core)), axes)
+        return np.asarray(array, order=layout)  # type: ignore[call-overload]
+
+    cores = [(3,), (3, 2), ()]
+    primals, tangents = ([laid_out(*each) for each in zip(shapes, cores, strict=True)] for _ in range(2))
+    shape = np.broadcast_shapes(*shapes)
+    cotangents = laid_out(shape, (2,)), laid_out(shape, ())
+    value, jacobian = both.value_and_jacobian(*primals)
+    blocks = [np.asarray(jacobian)[..., :3], np.asarray(jacobian)[..., 3:9], np.asarray(jacobian)[..., 9:]]
+    flat = [
+        np.reshape(x, (*np.shape(x)[: np.ndim(x) - len(core)], -1)) for x, core in zip(tangents, cores, strict=True)
+    ]
+    pushed = sum(np.einsum("...ij,...j->...i", block, x) for block, x in zip(blocks, flat, strict=True))
+    both_cotangents = np.concatenate([cotangents[0], np.asarray(cotangents[1])[..., None]], axis=-1)
+    pulled = []
+    for block, x, core in zip(blocks, primals, cores, strict=True):
+        whole = np.einsum("...ij,...i->...j", block, both_cotangents)
+        batch = np.shape(x)[: np.ndim(x) - len(core)]
+        axes = tuple(
+            at
+            for at in range(len(shape))
+            if (1,) * (len(shape) - len(batch)) + batch != shape
+            and (at < len(shape) - len(batch) or batch[at - len(shape) + len(batch)] != shape[at])
+        )
+        pulled.append(whole.sum(axis=axes).reshape(np.shape(x)))
+    first = None
+    for _ in range(3):
+        primal, tangent = both.jvp(primals, tangents)
+        np.testing.assert_array_equal(primal[0], value[0])
+        np.testing.assert_allclose(tangent[0], pushed[..., :2], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(tangent[1], pushed[..., 2], rtol=1e-12, atol=1e-13)
+        returned, pullback = both.vjp(*primals)
+        again, found = both.value_and_vjp(tuple(primals), cotangents)
+        for ours in (found, pullback(*cotangents), pullback(cotangents)):
+            for x, wanted in zip(ours, pulled, strict=True):
+                assert np.shape(x) == wanted.shape
+                np.testing.assert_allclose(x, wanted, rtol=1e-11, atol=1e-12)
+        np.testing.assert_array_equal(again[0], returned[0])
+        # Results of earlier calls stay as they are.
+        first = first or (found[0], found[0].copy())
+        np.testing.assert_array_equal(*first)
+
+
 def test_variables_of_the_graph():
     given = [np.random.default_rng(1).standard_normal(shape) for shape in ((4, 3), (3, 2))]
 

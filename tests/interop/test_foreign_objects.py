@@ -202,5 +202,5 @@ def test_no_message_has_an_article_before_a_name_that_it_does_not_know() -> None
         for value in interpolated_after_an_article(path.read_text(encoding="utf-8"))
     }
     # A tangent or a cotangent, and an array of NumPy or CuPy.
-    assert found == {("transform.py", "kind"), ("launch_plan.py", "library")}
+    assert found == {("gradients.py", "kind"), ("launch_plan.py", "library")}
     assert interpolated_after_an_article('f"{x} is a {kind}, not an {other!r}"') == ["kind", "other"]
