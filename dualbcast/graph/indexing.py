@@ -115,7 +115,7 @@ def _scatter_along(values: Any, index: Any, shape: tuple[int, ...], axis: int) -
     """For `x[:, ..., index]`, which takes whole slices along an axis."""
     xp, length = namespace(values), shape[axis]
     after = axis + index.ndim
-    places = index.reshape(-1)
+    places = index.reshape(-1).astype(np.intp, copy=False)  # a small dtype may not have the length
     places = xp.where(places < 0, places + length, places)
     order = (*range(axis, after), *range(axis), *range(after, values.ndim))
     rest = (*shape[:axis], *shape[axis + 1 :])

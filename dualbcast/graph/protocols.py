@@ -176,11 +176,13 @@ def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0) 
 
 
 def _angle(z: Any, deg: bool = False) -> Variable:
-    angles: Variable = call(_PHASE, (z,), "angle")
+    is_complex = np.dtype(getattr(z, "dtype", type(z))).kind == "c"
+    angles: Variable = call(_PHASE if is_complex else _PHASE_OF_REAL, (z,), "angle")
     return angles * (180.0 / math.pi) if deg else angles
 
 
 _PHASE = differentiable_broadcast(lambda z: np.angle(z))
+_PHASE_OF_REAL = differentiable_broadcast(lambda x: np.arctan2(0.0, x))
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Variable:

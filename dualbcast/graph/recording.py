@@ -76,8 +76,11 @@ class Recorder:
         STATE.recorder = None
         try:
             result = function(*values, **static)
-        finally:
-            STATE.recorder = self
+        except BaseException:
+            # The caller may catch it, and what that does next is right for these values only.
+            self.stop(f"{_name(function)} raised an error")
+            raise
+        STATE.recorder = self
         inputs = tuple(map(self._noted, values))
         options = {name: self._noted_option(each) for name, each in static.items()}
         is_single = not isinstance(result, list | tuple)

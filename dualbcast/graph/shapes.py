@@ -220,9 +220,10 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Variable:
     return _rearranged(np.flip, x, (axis,), (axis,))
 
 
-def roll(x: Any, shift: int, axis: int | None = None) -> Variable:
-    """`x` with its elements moved along an axis; elements that leave at one end enter at the other."""
-    return _rearranged(np.roll, x, (shift, axis), (-shift, axis))
+def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Variable:
+    """`x` with its elements moved along axes; elements that leave at one end enter at the other."""
+    places = np.asarray(shift)
+    return _rearranged(np.roll, x, (places.tolist(), axis), ((-places).tolist(), axis))
 
 
 def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Variable:
@@ -247,13 +248,18 @@ def broadcast_arrays(*arrays: Any) -> tuple[Variable, ...]:
     return tuple(broadcast_to(each, shape) for each in inputs)
 
 
-def repeat(x: Any, repeats: int, axis: int | None = None) -> Variable:
-    """`x` with each element repeated along an axis; by default along the only axis of the flattened array."""
+def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Variable:
+    """`x` with each element repeated along an axis, so many times each or all as often; by default along the only axis
+    of the flattened array."""
     x = constant(x)
     if axis is None:
         return repeat(reshape(x, (-1,)), repeats, 0)
     at = axis_of(axis, x.ndim, "repeat")
-    shape = (*x.shape[: at + 1], operator.index(repeats), *x.shape[at + 1 :])
+    if np.ndim(repeats):
+        places: Variable = x[(*(slice(None),) * at, np.repeat(np.arange(x.shape[at]), repeats))]
+        return places
+    times = operator.index(repeats)  # type: ignore[arg-type]
+    shape = (*x.shape[: at + 1], times, *x.shape[at + 1 :])
     result = (*x.shape[:at], x.shape[at] * shape[at + 1], *x.shape[at + 1 :])
     return reshape(broadcast_to(expand_dims(x, at + 1), shape), result)
 

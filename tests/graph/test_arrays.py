@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from operation_cases import TO_SECOND_ORDER, Case, Check, check_float32
 
-from dualbcast import graph
+from dualbcast import ArgumentError, graph
 
 Array = Any
 
@@ -182,3 +182,51 @@ def test_equal_extremes_share_the_cotangent(function: Any, sign: float) -> None:
     x = sign * np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
     gradient = graph.grad(lambda v: graph.sum(function(v, axis=1) * np.array([1.0, 6.0])))(x)
     np.testing.assert_allclose(gradient, [[0.0, 0.5, 0.5], [2.0, 2.0, 2.0]], rtol=1e-15)
+
+
+WEIGHTS_OF_9 = np.arange(1.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("shift", "axis"), [((1, 0), (0, 1)), ([1, 2], [0, 1]), (1, (0, 1)), (np.array(2), None), (-1, 1)]
+)
+def test_roll_along_several_axes(shift, axis):
+    x = np.arange(9.0).reshape(3, 3)
+    np.testing.assert_array_equal(np.roll(graph.Variable(x), shift, axis).value, np.roll(x, shift, axis))
+    slopes = graph.grad(lambda v: np.sum(np.roll(v, shift, axis).reshape(-1) * WEIGHTS_OF_9))(x)
+    back = tuple(-np.asarray(shift)) if np.ndim(shift) else -np.asarray(shift)
+    np.testing.assert_array_equal(slopes, np.roll(WEIGHTS_OF_9.reshape(3, 3), back, axis))
+
+
+@pytest.mark.parametrize("repeats", [[2, 0, 1], np.array([1, 1, 3]), 2])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_repeat_by_a_number_for_each_element(repeats, axis):
+    x = np.arange(9.0).reshape(3, 3)
+    found = np.repeat(graph.Variable(x), repeats, axis)
+    np.testing.assert_array_equal(found.value, np.repeat(x, repeats, axis))
+    weights = np.arange(1.0, 1.0 + found.value.size).reshape(found.shape)
+    slopes = graph.grad(lambda v: np.sum(np.repeat(v, repeats, axis) * weights))(x)
+    places = np.repeat(np.arange(9).reshape(3, 3), repeats, axis)
+    np.testing.assert_array_equal(slopes.ravel(), np.bincount(places.ravel(), weights.ravel(), 9))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_indices_of_a_dtype_that_does_not_have_the_length(dtype):
+    x, at = np.ones((300, 2)), np.array([3, 120, 3], dtype)
+    for function in (lambda v: v[at], lambda v: np.take(v, at, axis=0), lambda v: v.T[:, at]):
+        slopes = graph.grad(lambda v, function=function: np.sum(function(v) ** 2))(x)
+        wanted = np.zeros((300, 2))
+        np.add.at(wanted, at.astype(int), 2.0)
+        np.testing.assert_array_equal(slopes, wanted)
+
+
+def test_the_angle_of_real_numbers():
+    x = np.array([1.0, -2.0])
+    np.testing.assert_array_equal(np.angle(graph.Variable(x)).value, np.angle(x))
+    np.testing.assert_array_equal(graph.grad(lambda v: np.sum(np.angle(v) * v))(x), np.angle(x))
+
+
+@pytest.mark.parametrize("wrt", [(0, 0), (0, "a"), (1, -1)])
+def test_an_argument_that_wrt_names_twice(wrt):
+    with pytest.raises(ArgumentError, match="names an argument twice"):
+        graph.grad(lambda a, b: a * b, wrt)(2.0, 3.0)

@@ -54,8 +54,11 @@ class Captures:
         # The Variables among them.
         self.variables: list[Variable] = []
         self._guards: list[tuple[Any, Any, Capture]] = []
-        # Containers with their lengths, and arrays with their forms and contents.
+        # Containers with their lengths, dicts with their keys, modules with names that they lack, and arrays with their
+        # forms and contents.
         self._sizes: list[tuple[Any, int]] = []
+        self._keys: list[tuple[Any, list[Any]]] = []
+        self._absent: list[tuple[Any, set[str]]] = []
         self._arrays: list[tuple[Any, Any, bytes]] = []
         self._seen: dict[int, Any] = {}
         # Modules, and the names of attributes in all functions, which may be those of modules.
@@ -73,6 +76,12 @@ class Captures:
                     return False
             for container, size in self._sizes:
                 if len(container) != size:
+                    return False
+            for mapping, keys in self._keys:
+                if [*mapping] != keys:
+                    return False
+            for scope, names in self._absent:
+                if not scope.keys().isdisjoint(names):
                     return False
             for array, form, content in self._arrays:
                 if (array.shape, array.strides, array.dtype) != form or array.tobytes() != content:
@@ -133,7 +142,10 @@ class Captures:
 
     def _see_container(self, value: Any, path: str) -> None:
         if isinstance(value, dict | list):
-            self._sizes.append((value, len(value)))
+            if isinstance(value, dict):
+                self._keys.append((value, [*value]))
+            else:
+                self._sizes.append((value, len(value)))
             for key in value if isinstance(value, dict) else range(len(value)):
                 self._guard(value, key, f"{path}[{key!r}]")
         else:
@@ -152,7 +164,13 @@ class Captures:
             for name in [name for name, slot in own.items() if isinstance(slot, types.MemberDescriptorType)]:
                 if hasattr(value, name):
                     self._guard(value, name, f"{path}.{name}", attribute=True)
-        self._see(type(value), type(value).__name__)
+                else:
+                    unset = Capture({name: None}, name, ABSENT, f"{path}.{name}")
+                    self._guards.append((functools.partial(getattr, value, name, ABSENT), ABSENT, unset))
+        self._guard(value, "__class__", type(value).__name__, attribute=True)
+        self._see_attributes(value, path)
+
+    def _see_attributes(self, value: Any, path: str) -> None:
         attributes = getattr(value, "__dict__", {})
         self._sizes.append((attributes, len(attributes)))
         for name in list(attributes):
@@ -160,6 +178,8 @@ class Captures:
 
     def _see_class(self, value: type) -> None:
         for each in value.__mro__ if not _is_trusted(value) else ():
+            if each not in _BASES:
+                self._sizes.append((vars(each), len(vars(each))))  # a new name may hide one of a base
             for name, attribute in list(vars(each).items()) if each not in _BASES else ():
                 is_for_python = name.startswith(("__", "_abc_")) and not isinstance(attribute, FunctionType)
                 if not is_for_python:
@@ -173,6 +193,7 @@ class Captures:
         self._see(getattr(table.lookup(function), "partials", None), f"the partials of {path}")
         if _is_trusted(function):
             return
+        self._see_attributes(function, path)
         for operation, name in _names_in(function.__code__):
             if operation in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                 self._refuse(path, f"assigns to the global {name}")
@@ -203,6 +224,8 @@ class Captures:
                 elif isinstance(value, ModuleType) and not _is_trusted(value):
                     self._refuse(path, "may give something else each time")
             done |= more
+        for module in {id(each): each for each in self._modules if not _is_trusted(each)}.values():
+            self._absent.append((vars(module), self._names - vars(module).keys()))
 
 
 def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:

@@ -250,6 +250,8 @@ class Level:
         positions = [
             _position(function, each, args, named) for each in (wrt if isinstance(wrt, list | tuple) else [wrt])
         ]
+        if len({*positions}) < len(positions):
+            raise ArgumentError(f"wrt={wrt!r} names an argument twice; a derivative is for one of them")
         trees = [self.enter(given[position], f"argument {position}") for position in positions]
         given.update(zip(positions, trees, strict=True))
         return evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
