@@ -94,7 +94,8 @@ def _fixed_power(exponent: float) -> BroadcastFunction:
 @registered
 def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     """Apply an element-wise operation, by its key, to Variables, arrays and numbers, which broadcast together."""
-    if STATE.batches and level_of(inputs):
+    # Complex Variables are pairs of others, which may be batched: the call of the scalar function meets these.
+    if STATE.batches and level_of(inputs) and not any(map(is_complex, inputs)):
         return OPERATIONS["call_batched"](functools.partial(apply, name), inputs)
     applied = operation(name)
     if applied.scalar is None or not any(is_float(each.dtype) for each in inputs if hasattr(each, "dtype")):

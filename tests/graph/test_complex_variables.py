@@ -368,3 +368,41 @@ def test_checkpoint() -> None:
 def test_errors(call: Callable[[Any], Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call(graph.Variable(Z))
+
+
+MIXED = {
+    "product": lambda a, b: a * b,
+    "difference": lambda a, b: b - a / 2,
+    "constant": lambda a, _: a * (1.0 + 2.0j),
+    "shared": lambda a, _: a * Z[0, 0],
+    "exponential": lambda a, _: np.exp(1j * a) * a,
+    "part": lambda a, b: b.imag * b + a,
+    "norm": lambda a, b: a * b / np.linalg.norm(b),
+    "choice": lambda a, b: np.where(a > 0, b, a),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_real_and_complex_variables_together_inside_vmap(name):
+    function = MIXED[name]
+    rng = np.random.default_rng(20)
+    x, z = rng.normal(size=(3, 2)), rng.normal(size=(3, 2)) + 1j * rng.normal(size=(3, 2))
+
+    def size(a, b):
+        return np.sum(abs(function(a, b) + 0j) ** 2)
+
+    found = graph.vmap(function)(x, z)
+    np.testing.assert_allclose(found, [function(a, b) for a, b in zip(x, z, strict=True)], rtol=1e-14)
+    slopes = graph.vmap(graph.grad(size, (0, 1)))(x, z)
+    around = graph.grad(lambda a, b: np.sum(graph.vmap(size)(a, b)), (0, 1))(x, z)
+    h = 1e-6
+    for at in range(3):
+        for k in range(2):
+            e = h * np.eye(2)[k]
+            by_x = (size(x[at] + e, z[at]) - size(x[at] - e, z[at])) / (2 * h)
+            by_z = [(size(x[at], z[at] + d * e) - size(x[at], z[at] - d * e)) / (2 * h) for d in (1, 1j)]
+            for first, second in (slopes, around):
+                np.testing.assert_allclose(first[at, k], by_x, rtol=1e-7, atol=1e-8)
+                np.testing.assert_allclose(second[at, k], by_z[0] + 1j * by_z[1], rtol=1e-7, atol=1e-8)
+    nested = graph.vmap(lambda a: graph.vmap(lambda b: a[0] * b)(z))(x)
+    np.testing.assert_allclose(nested, x[:, :1, None] * z, rtol=1e-15)
