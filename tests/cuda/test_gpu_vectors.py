@@ -37,3 +37,31 @@ def test_products_on_a_gpu(case: CoreCase):
     pulled = function.vjp(*device)[1](*[xp.ones_like(each) for each in outputs_of(value)])
     for found, other in zip(pulled, function.vjp(*host)[1](*map(np.ones_like, outputs_of(wanted))), strict=True):
         np.testing.assert_allclose(xp.asnumpy(found), other, **close)
+
+
+@differentiable_broadcast(signature="(2,2),(2)->(),(2)")
+def energy(F, v):  # noqa: N803
+    return np.linalg.det(F) * v[0], np.array([v @ v, F[0, 1] + F[1, 0] ** 3])
+
+
+def test_arrays_with_cores_that_later_calls_write_to_on_a_gpu():
+    xp = pytest.importorskip("cupy")
+    rng = np.random.default_rng(0)
+    # So many that columns begin at cache lines.
+    host = rng.normal(size=(301, 2, 2)), rng.normal(size=(301, 2))
+    device = [xp.asarray(each) for each in host]
+    for _turn in range(3):
+        found, wanted = energy.value_jacobian_and_hessian(*device), energy.value_jacobian_and_hessian(*host)
+        for output in range(2):
+            np.testing.assert_allclose(xp.asnumpy(found[0][output]), wanted[0][output], rtol=1e-12)
+            for name in "Fv":
+                block = xp.asnumpy(found[1][output, name])
+                np.testing.assert_allclose(block, wanted[1][output, name], rtol=1e-12, atol=1e-14)
+                for other in "Fv":
+                    block = xp.asnumpy(found[2][output, name, other])
+                    np.testing.assert_allclose(block, wanted[2][output, name, other], rtol=1e-12, atol=1e-14)
+        pushed, expected = energy.jvp(device, device)[1], energy.jvp(host, host)[1]
+        pulled, other = energy.value_and_vjp(tuple(device), found[0])[1], energy.value_and_vjp(host, wanted[0])[1]
+        for ours, theirs in zip((*pushed, *pulled), (*expected, *other), strict=True):
+            assert isinstance(ours, xp.ndarray)
+            np.testing.assert_allclose(xp.asnumpy(ours), theirs, rtol=1e-11, atol=1e-13)
