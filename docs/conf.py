@@ -69,6 +69,7 @@ nitpick_ignore = {
     ("py:class", "dualbcast.api.function.DecoratorOptions"),
     # what results of fits are made of,
     ("py:class", "dualbcast.fit.iteration.Outcome"),
+    ("py:class", "dualbcast.program.core_results.CoreArgument"),
     # a type variable: a decorator returns a function of the type that it is given,
     ("py:class", "dualbcast.graph.backward.Function"),
     ("py:class", "dualbcast.rules.registration.Scalar"),
