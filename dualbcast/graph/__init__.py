@@ -37,6 +37,7 @@ Each file imports only files of lines further up in this list:
     backward                                cotangents go from node to node; values computed again
     explain                                 a table of kernels
     transformations                         functions of arrays become others:
+      transformations/arguments             which arguments, and tangents, a transformation is given
       transformations/gradients             grad, vjp, jvp
       transformations/jacobians             jacobian, hessian, hvp
       transformations/batching              how operations go over a batch, inside vmap

@@ -171,6 +171,7 @@ class Captures:
         self._see_attributes(value, path)
 
     def _see_attributes(self, value: Any, path: str) -> None:
+        """The attributes that an object or a function has of its own."""
         attributes = getattr(value, "__dict__", {})
         self._sizes.append((attributes, len(attributes)))
         for name in list(attributes):

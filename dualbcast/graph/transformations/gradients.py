@@ -5,7 +5,6 @@ Comes in: a function of arrays, written in operations on Variables. Goes out: a 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any
@@ -22,6 +21,7 @@ from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.primitives import alias, constant, probe, stop_gradient, tracked_positions, zeros
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import STATE
+from dualbcast.graph.transformations.arguments import check_callable, check_tangents, positions_of
 from dualbcast.graph.variable import Variable
 
 Wrt = int | str | Sequence[int | str]
@@ -247,11 +247,7 @@ class Level:
     def evaluate(self, function: Any, wrt: Wrt, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """The result of a function, recorded from the arguments in `wrt` on."""
         given: dict[Any, Any] = {**dict(enumerate(args)), **named}
-        positions = [
-            _position(function, each, args, named) for each in (wrt if isinstance(wrt, list | tuple) else [wrt])
-        ]
-        if len({*positions}) < len(positions):
-            raise ArgumentError(f"wrt={wrt!r} names an argument twice; a derivative is for one of them")
+        positions = positions_of(function, wrt, args, named)
         trees = [self.enter(given[position], f"argument {position}") for position in positions]
         given.update(zip(positions, trees, strict=True))
         return evaluate(function, *[given[at] for at in range(len(args))], **{name: given[name] for name in named})
@@ -363,34 +359,6 @@ def _gradient_of(number: Variable, variables: Any, record: bool) -> Any:
 
     map_leaves(check, variables, "")
     return Level((), is_inner=record, trees=(variables,)).gradients(heads)[0]
-
-
-def _position(function: Any, wrt: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | str:
-    """The position of an argument to differentiate in, or its name if it is passed by name."""
-    if isinstance(wrt, str):
-        if wrt in named:
-            return wrt
-        names = list(inspect.signature(function).parameters)
-        if wrt in names and names.index(wrt) < len(args):
-            return names.index(wrt)
-    elif isinstance(wrt, int | np.integer) and -len(args) <= wrt < len(args):
-        return int(wrt) % len(args)
-    raise ArgumentError(f"wrt={wrt!r} is none of the arguments given: {len(args)} by position, {[*named]} by name")
-
-
-def check_callable(function: Any, name: str) -> None:
-    if not callable(function):
-        choice = "a function, or a Variable" if name == "grad" else "a function"
-        raise ArgumentError(f"{name} takes {choice}; this is {a_or_an(type(function).__name__)}, of unknown origin")
-
-
-def check_tangents(what: str, primals: Any, tangents: Any) -> None:
-    """Refuse what is no pair of tuples of one length."""
-    for each, name in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(each, list | tuple):
-            raise ArgumentError(f"{what}: the {name} are a tuple like the arguments: {what}(f, (x,), (x_tangent,))")
-    if len(primals) != len(tangents):
-        raise ArgumentError(f"{what}: there are {len(primals)} primals and {len(tangents)} tangents")
 
 
 def named_like(transformed: Any, what: str, function: Any, wrt: Wrt = ()) -> Callable[..., Any]:

@@ -22,16 +22,8 @@ from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import arrays_of, probe, tracked_positions, zeros
 from dualbcast.graph.shapes import moveaxis, reshape, stack
 from dualbcast.graph.tape import launched
-from dualbcast.graph.transformations.gradients import (
-    Level,
-    Wrt,
-    check_callable,
-    check_tangents,
-    grad,
-    heads_of_result,
-    named_like,
-    vjp,
-)
+from dualbcast.graph.transformations.arguments import check_callable, check_tangents
+from dualbcast.graph.transformations.gradients import Level, Wrt, grad, heads_of_result, named_like, vjp
 from dualbcast.graph.variable import Variable
 from dualbcast.program.outputs import SUM_DTYPE
 

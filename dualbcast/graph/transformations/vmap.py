@@ -18,7 +18,8 @@ from dualbcast.graph.backward import check_results, name_of
 from dualbcast.graph.batched import batched, is_at
 from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.tape import STATE, next_serial, setting
-from dualbcast.graph.transformations.gradients import Level, check_callable, named_like
+from dualbcast.graph.transformations.arguments import check_callable
+from dualbcast.graph.transformations.gradients import Level, named_like
 from dualbcast.graph.variable import Variable
 
 
