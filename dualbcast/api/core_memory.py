@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api.specialisation import Specialisation
 from dualbcast.program.outputs import Shape
-from dualbcast.runtime.arguments import DType, beside
+from dualbcast.runtime.arguments import DType
 from dualbcast.runtime.buffer_pool import POOL
+from dualbcast.runtime.launch_plan import Plan
 
 # Columns of so many bytes and more begin at cache lines, and two are apart by five lines more than a multiple of eight:
 # see docs/decisions/129-elements-of-cores.md.
@@ -24,15 +24,16 @@ _PADDED_BYTES, _LINE, _ODD_LINES = 1 << 11, 64, 5
 
 
 class CoreMemory:
-    """New arrays for calls like one of some `values`, all of which have the result's `shape` before the core."""
+    """New arrays for calls like that which is `planned` for the elements `values`, whose names are `names`.
 
-    def __init__(self, specialisation: Specialisation, values: Sequence[Any]) -> None:
-        with beside(values):
-            planned = specialisation.prepare("value", tuple(values)).plan
+    All have the result's `shape` before the core.
+    """
+
+    def __init__(self, planned: Plan, names: Sequence[str], values: Sequence[Any]) -> None:
         self.shape: Shape = planned.geometry.shape
         self._lengths, axes = planned.geometry.memory
         self._axes = tuple(range(len(self._lengths))) if axes is None else tuple(axes)
-        self._is_interleaved = _is_interleaved(specialisation.element.names, values)
+        self._is_interleaved = _is_interleaved(names, values)
         self._empty: Any = POOL.empty if planned.operands.module == "numpy" else sys.modules["cupy"].empty
 
     def array(self, core: Shape, dtype: DType) -> Any:

@@ -55,7 +55,7 @@ class CoreTargets:
         if call.spec.checks is not None:
             return  # whose output is always new, and no call has both new and given arrays
         self._results = call.results
-        self._memory = memory_of(specialisation, layout, values)
+        self._memory = CoreMemory(call.plan, specialisation.element.names, values)
 
     def run(self, values: tuple[Any, ...], out: Any = None) -> Found:
         """The results of the product; `out` is the value to write to, or that and the Jacobian."""
@@ -151,9 +151,12 @@ def derived(
     """
     kept = layout.derived.get(key)
     if kept:
-        memory = memory_of(specialisation, layout, values)
         with beside(values):
-            arrays = [memory.array(core, dtype) for core, dtype in kept]
+            if layout.memory is None:
+                layout.memory = CoreMemory(
+                    specialisation.prepare("value", values).plan, specialisation.element.names, values
+                )
+            arrays = [layout.memory.array(core, dtype) for core, dtype in kept]
         run(tuple([part for array, core in zip(arrays, cores, strict=True) for part in parts_of(array, core, "")]))
         return arrays
     results, outputs = run(())
@@ -163,16 +166,9 @@ def derived(
         is_plain = specialisation.recorder is None and results.stores_parts and results.checks is None
         is_plain = is_plain and bool(results.shape) and all(part.shape == results.shape for part in parts)
         begins = itertools.accumulate(map(math.prod, cores[:-1]), initial=0)
-        layout.derived[key] = [(core, parts[at].dtype) for core, at in zip(cores, begins, strict=True)] * is_plain
+        known = [(core, parts[at].dtype) for core, at in zip(cores, begins, strict=True)]
+        layout.derived.keep(key, known if is_plain else [])
     return joined(parts, cores, specialisation.stack)
-
-
-def memory_of(specialisation: Specialisation, layout: CoreLayout, values: tuple[Any, ...]) -> CoreMemory:
-    """How new arrays of calls like that of `values` lie in memory."""
-    if layout.memory is None:
-        layout.memory = CoreMemory(specialisation, values)
-    memory: CoreMemory = layout.memory
-    return memory
 
 
 def as_scalars(arrays: list[Any], shape: Shape) -> list[Any]:

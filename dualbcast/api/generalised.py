@@ -173,15 +173,14 @@ class GeneralisedFunction(BroadcastFunction):
         `np.asarray` of the gradient and the matrix has the elements of the arguments in `wrt`, one argument after the
         other. A weight has the core dimensions of its residual.
         """
-        flat = self._equations(arrays, named, wrt, lambda it: self._flat_weights(it, weights))
-        specialisation, (results, outputs) = flat
+        specialisation, (results, outputs) = self._equations(arrays, named, wrt, weights)
         layout = CoreLayout(results.structure, specialisation.element.names, specialisation.wrt)
         gradient = CoreJacobian(results, layout, Jacobian._of(results, outputs))
         matrix = CoreHessian(results, layout, Hessian._of(results, outputs))
         return NormalEquations(results.value(outputs), gradient, matrix)  # type: ignore[arg-type]
 
     def _flat_weights(self, specialisation: Specialisation, weights: Any) -> Any:
-        return None if weights is None else tuple(_layout(specialisation).split(weights, "weights"))
+        return tuple(_layout(specialisation).split(weights, "weights"))
 
     # --- how they are run ----------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ reads the arrays once, and stores nothing of their size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
 from dualbcast.api.binding import Wrt
@@ -194,13 +193,14 @@ class Sums:
         >>> -np.linalg.solve(matrix, gradient)                # the slope and the offset
         array([2., 1.])
         """
-        results, outputs = self._equations(arrays, named, wrt, lambda it: self._flat_weights(it, weights))[1]
+        _, (results, outputs) = self._equations(arrays, named, wrt, weights)
         return NormalEquations(results.value(outputs), Jacobian._of(results, outputs), Hessian._of(results, outputs))
 
     def _equations(
-        self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, weights_for: Callable[[Specialisation], Any]
+        self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, weights: Any, *, flat: bool = False
     ) -> tuple[Specialisation, Ran]:
-        """The specialisation for a call of `normal_equations`, and what it has computed."""
+        """The specialisation for a call of `normal_equations`, and what it has computed. `flat` weights have no core
+        dimensions."""
         wanted = self._dispatch.wrt_of(wrt)
         if wanted is None:
             wanted = self._numbers(arrays, named)
@@ -208,7 +208,8 @@ class Sums:
         element = specialisation.element
         if len(element.floats) < element.function.structure.count:
             raise ArgumentError("residuals are floats, and the function returns an integer or a bool; return float(…)")
-        weights = weights_for(specialisation)
+        if weights is not None and not flat:
+            weights = self._flat_weights(specialisation, weights)
         derivation: Summed = "normal_equations" if weights is None else "weighted_normal_equations"
         return specialisation, specialisation.sums(derivation, values, weights)
 

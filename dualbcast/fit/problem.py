@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import BoundArguments, Parameter
 from typing import Any, NamedTuple
 
@@ -17,12 +18,13 @@ from dualbcast.api.binding import Wrt
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import called, instead
-from dualbcast.program.core_results import CoreArgument, core_arguments
+from dualbcast.program.core_results import CoreArgument, core_arguments, parts_of, stacked
 from dualbcast.program.outputs import Shape, broadcasts_to, misfit_of_weights, weights_of
 from dualbcast.runtime.arguments import is_array
 from dualbcast.runtime.iteration_space import result_shape
 
 Bounds = Mapping[str, tuple[Any, Any]] | None
+_STACK = partial(np.stack, axis=-1)
 
 
 class Data(NamedTuple):
@@ -119,7 +121,7 @@ class Problem:
         """An argument of which these are the elements, laid out, with its core dimensions last."""
         if not core:
             return self.laid_out(parts[0] if not np.iscomplexobj(whole) else whole)
-        return whole if self.is_single else joined([self.laid_out(part) for part in parts], core)
+        return whole if self.is_single else stacked([self.laid_out(part) for part in parts], core, _STACK)
 
     def per_fit(self, value: Any, name: str) -> Any:
         """Numbers of fits, such as bounds, laid out like the parameters."""
@@ -171,22 +173,16 @@ class Problem:
                 )
 
 
-def joined(parts: Sequence[Any], core: Shape) -> Any:
-    """Arrays of the elements of a core as one array, whose last axes are the core dimensions."""
-    return np.stack(parts, axis=-1).reshape((*np.shape(parts[0]), *core)) if core else parts[0]
-
-
 def by_parameter(parameters: Sequence[CoreArgument], elements: Sequence[Any]) -> dict[str, Any]:
     """Arrays for the elements of parameters, joined to one for each parameter, by name."""
     remaining = iter(elements)
-    return {each.name: joined([next(remaining) for _ in each.positions], each.shape) for each in parameters}
+    return {each.name: stacked([next(remaining) for _ in each.positions], each.shape, _STACK) for each in parameters}
 
 
 def elements_of(array: Any, core: Shape) -> list[Any]:
     """What an array has for each element of a core, to whose axes its last ones broadcast."""
     array = np.asarray(array)
-    whole = np.broadcast_to(array, (*array.shape[: max(0, array.ndim - len(core))], *core))
-    return [whole[(..., *index)] for index in np.ndindex(*core)]
+    return parts_of(np.broadcast_to(array, (*array.shape[: max(0, array.ndim - len(core))], *core)), core, "")
 
 
 def _shape_of(arrays: dict[str, Any]) -> Shape:

@@ -111,7 +111,7 @@ def least_squares(
     def evaluate(parameters: tuple[Any, ...], data: Data) -> tuple[Any, list[Any], list[Any]]:
         arguments, weights = problem.call(parameters, data), data.weights
         given: Any = weights if len(weights) > 1 else (*weights, None)[0]
-        _, sums = problem.function._equations(*arguments, problem.wrt, lambda _: given)
+        _, sums = problem.function._equations(*arguments, problem.wrt, given, flat=True)
         return parts_of(*sums)
 
     outcome = run(problem, evaluate, bounds, tests, is_curved=False, progress=progress)

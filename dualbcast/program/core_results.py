@@ -21,6 +21,7 @@ from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Cores
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import beside
+from dualbcast.runtime.launch_plan import Recent
 
 
 class CoreArgument(NamedTuple):
@@ -71,10 +72,14 @@ class CoreLayout:
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
         self.targets: dict[str, Any] = {}
-        # The same of derived functions, and how new arrays lie in memory.
-        self.derived: dict[Any, Any] = {}
+        # The same of derived functions, and how their new arrays lie in memory.
+        self.derived: Recent[Any] = Recent()
         self.memory: Any = None
         self._constants: dict[int, dict[tuple[int, ...], Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of results does not run anything.
+        return {**vars(self), "targets": {}, "derived": Recent(), "memory": None}
 
     def constants(self, results: Results, order: int) -> dict[tuple[int, ...], Any]:
         """By output and arguments, the blocks that are the same for all elements of the result, which no kernel writes:

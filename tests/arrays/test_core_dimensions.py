@@ -316,6 +316,17 @@ def test_columns_begin_at_cache_lines(shape: tuple[int, ...], dtype: type):
     np.testing.assert_array_equal(matrix[: block[..., 0, 0, 0].size, 0], jacobian[0, "v"][..., 0, 0].ravel())
 
 
+def test_pickled_blocks():
+    given = np.ones((400, 3)), np.ones((3, 2)), np.arange(400.0)
+    for _ in range(2):
+        jacobian, hessian = both.jacobian(*given), both.hessian(*given)
+    copies = pickle.loads(pickle.dumps((jacobian, hessian)))
+    for name in ("v", "M", "s"):
+        np.testing.assert_array_equal(copies[0][0, name], jacobian[0, name])
+        np.testing.assert_array_equal(copies[1][0, name, "s"], hessian[0, name, "s"])
+    np.testing.assert_array_equal(copies[0].matrix(), jacobian.matrix())
+
+
 def test_wrt():
     given = np.ones((4, 3)), np.ones((3, 2)), 1.0
     jacobian = both.jacobian(*given, wrt=("s", "v"))
