@@ -17,6 +17,7 @@ import numpy as np
 from dualbcast.graph.primitives import tracked_positions
 from dualbcast.graph.tape import STATE
 from dualbcast.graph.variable import Variable
+from dualbcast.ir.traversal import statements
 from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.passes.vector_analysis import is_scalar
 from dualbcast.program.element import Element
@@ -25,27 +26,33 @@ from dualbcast.runtime.buffer_pool import total_memory
 
 
 class Cost(NamedTuple):
-    """The cost of an element: of an element function, and of its derivatives in some parameters."""
+    """The cost of an element: of an element function, and of its pullback to some parameters."""
 
-    # Operations for the value, for value and Jacobian, and for the pullback, in units of an addition.
+    # Operations, in units of an addition.
     value: float
-    both: float
     pullback: float
-    # The number of entries of the Jacobian that vary, and the number of outputs.
-    blocks: int
+    # The number of outputs.
     outputs: int
     # Whether an operation or a loop in it keeps the loop over elements from being vectorised.
     scalar: bool
+    # The statements of the pullback: its size as a program, whatever its loops cost.
+    statements: int
 
 
 @lru_cache(maxsize=1024)
 def cost_of(element: Element, wrt: tuple[int, ...]) -> Cost:
-    """The cost of an element function and of its derivatives in the parameters at `wrt`."""
+    """The cost of an element function and of its pullback to the parameters at `wrt`."""
     value = make_product(element.function, "value", ()).function
-    both = make_product(element.function, "value_and_jacobian", wrt)
     pullback = element.derive("pullback", wrt).function
-    costs = cost_of_element(value), cost_of_element(both.function), cost_of_element(pullback)
-    return Cost(*costs, len(both.kinds) - both.values, len(element.function.outputs), is_scalar(value))
+    costs = cost_of_element(value), cost_of_element(pullback)
+    return Cost(*costs, len(element.function.outputs), is_scalar(value), len(statements(pullback.body)))
+
+
+@lru_cache(maxsize=1024)
+def jacobian_of(element: Element, wrt: tuple[int, ...]) -> tuple[float, int]:
+    """The operations of an element's value and Jacobian, and the number of entries of the Jacobian that vary."""
+    both = make_product(element.function, "value_and_jacobian", wrt)
+    return cost_of_element(both.function), len(both.kinds) - both.values
 
 
 @lru_cache(maxsize=1024)
@@ -72,6 +79,8 @@ _ROOFLINES = {
 }
 # A Jacobian that takes a larger share of all memory is not kept.
 _MEMORY_SHARE = 1 / 4
+# Statements of a pullback. It takes seconds to write the Jacobian of such a program, only to count its operations.
+_LARGE_PROGRAM = 5000
 # If the values take no more operations, they take less time than a launch on any machine, with their derivatives.
 _NEGLIGIBLE = 1e4
 
@@ -85,6 +94,7 @@ class Decision(NamedTuple):
 
 
 _EITHER = Decision(False, "so little is computed that either way takes as long as a launch")
+_CHEAPER = "computing the derivatives again is cheaper than writing and reading them"
 
 
 def decide(element: Element, leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Decision:
@@ -114,9 +124,9 @@ def decide_by_sizes(
     present = [array for array in arrays if array is not None]
     is_on_host = isinstance(present[0], np.ndarray)
     moved = sum([array.nbytes for array in present]), sum([arrays[at].nbytes for at in wrt])
-    decision = compare(element, wrt, size, dtype.itemsize, *moved, "numpy" if is_on_host else "cupy")
     if mode == "cache":
-        return Decision(True, 'jacobian="cache"', decision.blocks)
+        return Decision(True, 'jacobian="cache"', jacobian_of(element, wrt)[1] * size * dtype.itemsize)
+    decision = compare(element, wrt, size, dtype.itemsize, *moved, "numpy" if is_on_host else "cupy")
     if not decision.keeps:
         return decision
     memory = total_memory() if is_on_host else int(sys.modules["cupy"].cuda.Device().mem_info[1])
@@ -134,16 +144,23 @@ def compare(
     `gradients` so many. The `library` of the arrays tells the kind of device.
     """
     cost = cost_of(element, wrt)
-    blocks, outputs = cost.blocks * size * itemsize, cost.outputs * size * itemsize
+    outputs = cost.outputs * size * itemsize
     roofline = _ROOFLINES[library]
     vectorised = size / roofline.balance[itemsize == 8]
     computed = vectorised * (roofline.scalar[itemsize == 8] if cost.scalar else 1.0)
     # In bytes moved: a kernel moves its arrays or computes, and the longer of the two counts. The forward pass writes
     # the outputs, the backward pass reads their cotangents. A contraction is always vectorised.
-    anew = max(read + outputs, cost.value * computed)
-    anew += max(read + outputs + gradients, cost.pullback * computed)
-    stored = max(read + outputs + blocks, cost.both * computed)
-    stored += max(blocks + outputs + gradients, 2.0 * cost.blocks * vectorised)
+    value = max(read + outputs, cost.value * computed)
+    anew = value + max(read + outputs + gradients, cost.pullback * computed)
+    if cost.statements > _LARGE_PROGRAM:
+        return Decision(False, "they are a large program, which is not compiled twice to save the values alone")
+    # If a Jacobian that cost nothing were no gain, its program is not made.
+    if anew <= value + outputs + gradients + roofline.launch:
+        return Decision(False, _CHEAPER)
+    both, entries = jacobian_of(element, wrt)
+    blocks = entries * size * itemsize
+    stored = max(read + outputs + blocks, both * computed)
+    stored += max(blocks + outputs + gradients, 2.0 * entries * vectorised)
     if anew <= stored + roofline.launch:
-        return Decision(False, "computing the derivatives again is cheaper than writing and reading them", blocks)
+        return Decision(False, _CHEAPER, blocks)
     return Decision(True, "the derivatives cost more to compute again than to write and read", blocks)

@@ -10,7 +10,7 @@ import pytest
 
 from dualbcast import special
 from dualbcast.frontend.lower import lower
-from dualbcast.graph.checkpoint_policy import cost_of
+from dualbcast.graph.checkpoint_policy import compare, cost_of, jacobian_of
 from dualbcast.passes.cost_model import cost_of_element
 from dualbcast.program.element import Element
 from dualbcast.program.products import Options
@@ -45,14 +45,29 @@ def test_operations(function: Callable[..., Any], wanted: float) -> None:
 
 def test_counts_of_derivatives() -> None:
     function = lower(lambda x, y: (math.exp(x) * y, 3.0 * y), ["float", "float"]).function
-    found = cost_of(Element(function, ("x", "y"), "f", Options()), (0, 1))
+    element = Element(function, ("x", "y"), "f", Options())
+    found, (both, entries) = cost_of(element, (0, 1)), jacobian_of(element, (0, 1))
     # ∂/∂y of the second is 3 and its ∂/∂x is zero: neither is an array.
-    assert (found.outputs, found.blocks) == (2, 2)
+    assert (found.outputs, entries) == (2, 2)
     assert found.value == 12 + 1 + 1
-    assert found.value <= found.both <= found.pullback + 2
+    assert found.value <= both <= found.pullback + 2
     assert not found.scalar
 
 
 @pytest.mark.parametrize("function", [searching, special.digamma, lambda x: special.digamma(x) + x % 1.5])
 def test_what_is_not_vectorised(function: Callable[..., Any]) -> None:
     assert cost_of(Element(lower(function, ["float"]).function, ("x",), "f", Options()), (0,)).scalar
+
+
+def test_a_large_program_is_not_written_twice_to_decide() -> None:
+    """The Jacobian's program of a large element takes seconds to write; a decision does without it."""
+
+    def powers(x: float, y: float) -> float:
+        for _ in (0,) * 400:
+            x, y = math.sin(x) * y, math.cos(x * y)
+        return x + y
+
+    element = Element(lower(powers, ["float", "float"]).function, ("x", "y"), "powers", Options())
+    jacobian_of.cache_clear()
+    assert not compare(element, (0, 1), 10**6, 8, 16 * 10**6, 16 * 10**6, "numpy").keeps
+    assert jacobian_of.cache_info().misses == 0

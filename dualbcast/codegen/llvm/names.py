@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
+from itertools import count
 from typing import NamedTuple
 
 from dualbcast.ir.nodes import Assign, Block, Expr, For, Function, If, Load, Var, While
@@ -39,17 +40,21 @@ class Names(NamedTuple):
 def names_of(function: Function, varying: Set[str]) -> Names:
     """The names of a function in which the parameters, or arrays, in `varying` vary."""
     counts = Counter([*assigned(function.body), *(param.name for param in function.params)])
-    # The loops around each assignment in a loop, by number, and those around each read.
+    # The loops around each assignment in a loop, by number, and those around the reads of each name.
     places: list[tuple[str, tuple[int, ...]]] = []
-    reads: list[tuple[set[str], tuple[int, ...]]] = [(names_in(output.value for output in function.outputs), ())]
+    reads: defaultdict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for name in names_in(output.value for output in function.outputs):
+        reads[name].add(())
+    numbers = count()
     # Variables, and the names that their values depend on, for those assigned several times with the tests around.
     dependences: list[tuple[str, set[str]]] = []
 
     def visit(block: Block, around: set[str], loops: tuple[int, ...]) -> None:
         for stmt in block:
             names = names_in(expressions(stmt))
-            inside = (*loops, len(reads)) if isinstance(stmt, For | While) else loops
-            reads.append((names, inside if isinstance(stmt, While) else loops))
+            inside = (*loops, next(numbers)) if isinstance(stmt, For | While) else loops
+            for name in names:
+                reads[name].add(inside if isinstance(stmt, While) else loops)
             if isinstance(stmt, Assign):
                 dependences.append((stmt.target.name, names if counts[stmt.target.name] == 1 else names | around))
             if inside and isinstance(stmt, Assign | For):
@@ -62,7 +67,5 @@ def names_of(function: Function, varying: Set[str]) -> Names:
     while size != len(known):
         size = len(known)
         known.update(name for name, names in dependences if not names.isdisjoint(known))
-    escaping = {
-        name for name, inside in places for names, loops in reads if name in names and loops[: len(inside)] != inside
-    }
+    escaping = {name for name, inside in places if any(loops[: len(inside)] != inside for loops in reads[name])}
     return Names(known, escaping)
