@@ -289,3 +289,40 @@ def test_methods_can_be_compiled() -> None:
     model = Model()
     for model.scale in (2.0, 2.0, 2.0, 3.0, 3.0, 3.0):
         np.testing.assert_allclose(model.slope(X), 2 * X * model.scale)
+
+
+TIMES = np.linspace(0.0, 1.0, 5000)
+
+
+def decay(p: Any) -> Any:
+    return np.sum((p[0] * np.exp(-p[1] * TIMES) - 1.0) ** 2)
+
+
+def powers(x: Any) -> Any:
+    return np.sin(x) * np.sum(x**3)
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        graph.jacobian(powers),
+        graph.jacobian(lambda x: np.outer(x, np.cos(x))),  # few arguments: in forward mode
+        graph.jacobian(graph.grad(lambda x: np.prod(powers(x)))),
+        graph.hessian(lambda x: np.sum(powers(x)) ** 2),
+        graph.hessian(lambda x: decay(x) * x[0]),  # one kernel for the sum
+        lambda x: graph.jacobian(lambda y: graph.grad(decay)(y) * x)(x),
+        lambda x: graph.hvp(decay, (x,), (x,)),
+        lambda x: graph.jvp(powers, (x,), (x,)),
+    ],
+)
+def test_transformations_are_replayed(transformed: Any) -> None:
+    compiled = warm(graph.compile(transformed), np.array([0.5, 0.25]))
+    for scale in (1.0, -2.0, 0.5):
+        x = np.array([0.75, 1.5]) * scale
+        assert is_replayed(compiled, x)
+        for found, expected in zip(arrays_of(compiled(x)), arrays_of(transformed(x)), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def arrays_of(result: Any) -> list[Any]:
+    return [each for part in result for each in arrays_of(part)] if isinstance(result, tuple) else [result]

@@ -233,9 +233,11 @@ class Level:
         has_variables = True in [isinstance(each, Variable) for each in leaves(arguments)]
         # Whether results are Variables: some argument is one, or this is inside another transformation.
         self.is_inner = is_inner or STATE.depth > 0 or has_variables or STATE.is_compiling
-        # Whether the backward pass is recorded, for derivatives from outside; there are none of a compiled function.
-        is_outermost = STATE.is_compiling and STATE.depth == 0 and not tracked_positions(leaves(arguments))
-        self.record = self.is_inner and STATE.is_recording and not is_outermost
+        # Whether nobody differentiates the results: arrays are given, or this is the outermost of a compiled function.
+        is_compiled = STATE.is_compiling and STATE.depth == 0 and not tracked_positions(leaves(arguments))
+        self.is_outermost = not self.is_inner or is_compiled
+        # Whether the backward pass is recorded, for derivatives from outside.
+        self.record = self.is_inner and STATE.is_recording and not is_compiled
         # The arguments to differentiate in, with a Variable in place of each array, in this application only.
         self.trees = [*trees]
 

@@ -20,11 +20,13 @@ from dualbcast.graph.frozen import thaw_on_failure
 from dualbcast.graph.fused_region import REGION, Region, settle
 from dualbcast.graph.lazy import Limits
 from dualbcast.graph.primitives import arrays_of, probe, tracked_positions, zeros
+from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.shapes import moveaxis, reshape, stack
 from dualbcast.graph.tape import launched
 from dualbcast.graph.transformations.arguments import check_callable, check_tangents
 from dualbcast.graph.transformations.gradients import Level, Wrt, grad, heads_of_result, named_like, vjp
 from dualbcast.graph.variable import Variable
+from dualbcast.program.element import Element
 from dualbcast.program.outputs import SUM_DTYPE
 
 
@@ -113,7 +115,7 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         result = level.evaluate(function, wrt, args, named)
         heads, aliases = heads_of_result(result, function, has_aux=False), leaves(level.trees)
         _require_real("hessian", level.trees)
-        blocks = _of_sums(level, result, aliases) if heads and not level.is_inner else None
+        blocks = _of_sums(level, result, aliases) if heads and level.is_outermost else None
         if blocks is None:
             blocks = _blocks(level, _pulled(heads, aliases), aliases)
         numbers = iter(blocks)
@@ -212,7 +214,7 @@ def _units(like: Variable) -> Iterator[Variable]:
     xp = namespace(like)
     places = xp.reshape(xp.arange(like.size), like.shape)
     for place in range(like.size):
-        yield Variable._of(xp.astype(places == place, like.dtype), False)
+        yield Variable._of(fresh_constant(xp.astype(places == place, like.dtype)), False)
 
 
 def _stacked(parts: Sequence[Variable | None], shape: tuple[int, ...], alias: Variable, like: Variable) -> Variable:
@@ -227,7 +229,7 @@ def _stacked(parts: Sequence[Variable | None], shape: tuple[int, ...], alias: Va
 
 
 def _zeros(shape: tuple[int, ...], alias: Variable) -> Variable:
-    return Variable._of(namespace(alias).zeros((*shape, *alias.shape), dtype=alias.dtype), False)
+    return Variable._of(fresh_constant(namespace(alias).zeros((*shape, *alias.shape), dtype=alias.dtype)), False)
 
 
 def _packed(level: Level, row: _Row, wrt: Wrt) -> Any:
@@ -250,28 +252,39 @@ def _of_sums(level: Level, result: Variable, aliases: Sequence[Variable]) -> lis
     sums = _sums_behind(result)
     if not sums or namespace(result, *aliases) is not np:
         return None
-    inner, count = [*sums, *aliases], sum(alias.size for alias in aliases)
-    slopes = _pulled([(result, np.ones(()))], inner, stop=True)
-    total, first = np.zeros((count, count)), np.eye(count)
+    inner = [*sums, *aliases]
+    slopes = _pulled([(result, _ones(result))], inner, stop=True)
+    parts: list[Any] = []
     for number, slope in zip(reversed(sums), reversed(slopes[: len(sums)]), strict=True):
         node = number.node
         assert node is not None
-        at, weight = tracked_positions(node.inputs), slope.array.item()
+        at = tracked_positions(node.inputs)
         numbers = [node.inputs[position] for position in at]
         gradient, curvature = _derivatives(node.static["region"], number.index, at)
-        way = np.concatenate([_dense([_pulled([(each, np.ones(each.shape))], aliases)], aliases) for each in numbers])
-        bent = _pulled([(each, np.full(each.shape, g)) for each, g in zip(numbers, gradient, strict=True)], aliases)
-        total += weight * (way.T @ curvature @ way + _dense(_blocks(level, bent, aliases), aliases))
+        way = _dense([_pulled([(each, _ones(each))], aliases) for each in numbers], aliases)
+        seeds = [_seed(each, gradient, place) for place, each in enumerate(numbers)]
+        bent = _blocks(level, _pulled(list(zip(numbers, seeds, strict=True)), aliases), aliases)
+        parts += slope.array, gradient, curvature, way, _dense(bent, aliases)
+    parts.append(_dense(_backward(level, slopes, inner, stop=True), inner))
+    cuts = itertools.pairwise(itertools.accumulate([alias.size for alias in aliases], initial=0))
+    likes = tuple([(alias.shape, alias.dtype, slice(*cut)) for alias, cut in zip(aliases, cuts, strict=True)])
+    blocks = iter(performed(_combined, *parts, likes=likes))
+    return [[Variable._of(next(blocks), False) for _ in aliases] for _ in aliases]
+
+
+def _combined(*parts: Any, likes: tuple[tuple[tuple[int, ...], Any, slice], ...]) -> list[Any]:
+    """The blocks of a Hessian, from f_S, S', S'', u' and S' u'' of each sum and the second derivatives of f."""
+    count = likes[-1][2].stop
+    total, first = np.zeros((count, count)), np.eye(count)
+    for at in range(0, len(parts) - 1, 5):
+        weight, gradient, curvature, way, bent = parts[at : at + 5]
+        total += weight * (way.T @ curvature @ way + bent)
         first = np.concatenate([(gradient @ way)[None], first])
-    total += first.T @ _dense(_backward(level, slopes, inner, stop=True), inner) @ first
-    cuts = list(itertools.pairwise(itertools.accumulate([alias.size for alias in aliases], initial=0)))
-    blocks = [[total[slice(*i), slice(*j)] for j in cuts] for i in cuts]
+    total += first.T @ parts[-1] @ first
     return [
-        [
-            Variable._of(block.reshape((*a.shape, *b.shape)).astype(b.dtype), False)
-            for b, block in zip(aliases, row, strict=True)
-        ]
-        for a, row in zip(aliases, blocks, strict=True)
+        total[rows, columns].reshape((*shape, *other)).astype(dtype)
+        for shape, _, rows in likes
+        for other, dtype, columns in likes
     ]
 
 
@@ -302,23 +315,45 @@ def _sums_behind(result: Variable) -> list[Variable]:
 def _derivatives(region: Region, index: int, wrt: tuple[int, ...]) -> tuple[Any, Any]:
     """The gradient and the Hessian of a sum of a region in some of its leaves, which are numbers."""
     element = region.element.select((index,)).derive("value_jacobian_and_hessian", wrt)
-    values, size, count = arrays_of(region.gathered.leaves), len(wrt), len(element.function.outputs)
-    launched(element.label, "value", region.shape, len(values), count)
+    values = arrays_of(region.gathered.leaves)
+    launched(element.label, "value", region.shape, len(values), len(element.function.outputs))
+    gradient, curvature = performed(_derivatives_of, *values, element=element, size=len(wrt))
+    return gradient, curvature
+
+
+def _derivatives_of(*values: Any, element: Element, size: int) -> list[Any]:
+    count = len(element.function.outputs)
     _, *sums = element.parts(values, (SUM_DTYPE,) * count, ((),) * count)
     curvature = np.zeros((size, size))
     curvature[np.triu_indices(size)] = sums[size:]
-    return np.array(sums[:size]), curvature + np.triu(curvature, 1).T
+    return [np.array(sums[:size]), curvature + np.triu(curvature, 1).T]
 
 
-def _pulled(heads: Sequence[tuple[Variable, Any]], targets: Sequence[Variable], stop: bool = False) -> _Row:
+def _ones(like: Variable) -> Variable:
+    return Variable._of(fresh_constant(np.ones(like.shape, like.dtype)), False)
+
+
+def _seed(like: Variable, gradient: Any, place: int) -> Variable:
+    """The cotangent of a number: an element of a gradient."""
+    return Variable._of(performed(_filled, gradient, place=place, shape=like.shape, dtype=like.dtype), False)
+
+
+def _filled(gradient: Any, place: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.full(shape, gradient[place], dtype)
+
+
+def _pulled(heads: list[tuple[Variable, Variable]], targets: Sequence[Variable], stop: bool = False) -> _Row:
     """The cotangents of targets for cotangents of heads, recorded; zeros where nothing depends on a target."""
-    given = [(head, Variable._of(np.asarray(seed, head.dtype), False)) for head, seed in heads]
-    pulled = backward(given, targets, record=True, stop=stop)
+    pulled = backward(heads, targets, record=True, stop=stop)
     return [zeros(target) if each is None else each for each, target in zip(pulled, targets, strict=True)]
 
 
 def _dense(rows: Sequence[_Row], aliases: Sequence[Variable]) -> Any:
     """Blocks as one matrix."""
-    return np.block(
-        [[block.array.reshape(-1, alias.size) for block, alias in zip(row, aliases, strict=True)] for row in rows]
-    )
+    blocks = [block.array for row in rows for block in row]
+    return performed(_matrix, *blocks, sizes=tuple([alias.size for alias in aliases]))
+
+
+def _matrix(*blocks: Any, sizes: tuple[int, ...]) -> Any:
+    rows = [blocks[at : at + len(sizes)] for at in range(0, len(blocks), len(sizes))]
+    return np.block([[block.reshape(-1, size) for block, size in zip(row, sizes, strict=True)] for row in rows])
