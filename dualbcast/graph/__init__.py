@@ -18,6 +18,7 @@ Each file imports only files of lines further up in this list:
     fused_region                            one kernel for such a function, with its node and pullback
     elementwise                             operators, ufuncs, casts, BroadcastFunctions
     shapes                                  reshape, broadcast, sum, transpose, join, split
+    complex_primitives                      primitives of complex matrices, applied to their parts
     reductions                              mean, max, prod, softmax
     indexing                                brackets and their pullback
     whole_arrays                            what calls read of whole arrays
@@ -29,7 +30,9 @@ Each file imports only files of lines further up in this list:
     fft                                     Fourier transforms, by the names of numpy.fft
     linalg/products                         matmul, einsum
     linalg/solving                          solve, inv, det
-    linalg/decompositions                   cholesky, qr, eigh, svd
+    linalg/decompositions                   cholesky, qr
+    linalg/eigenvalues                      eigh, eig
+    linalg/singular_values                  svd
     linalg/least_squares                    pinv, lstsq
     linalg/norms                            norm, cond
     linalg                                  the public names of numpy.linalg

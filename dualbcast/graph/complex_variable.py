@@ -132,6 +132,9 @@ def of_parts(runner: Callable[..., Any], primitive: Primitive, inputs: tuple[Any
             runner(primitive, tuple([getattr(each, part) for each in inputs]), **static) for part in ("real", "imag")
         ]
         return join(*found)
+    if primitive.complex_outputs:
+        found = OPERATIONS["run_complex"](primitive, inputs, static)  # type: ignore[assignment]
+        return found[0] if len(found) == 1 else found
     if primitive.linear_in != "each":
         raise ArgumentError(
             f"{primitive.name} of complex Variables has no derivative here; write it by z.real and z.imag, or by abs(z)"

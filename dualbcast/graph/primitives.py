@@ -137,6 +137,8 @@ def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]
 
 def output_of(node: Node, index: int = 0) -> Variable:
     """An output of a node that saves it."""
+    if isinstance(node.saved[index], Variable):  # the node of `complex_primitives`
+        return node.saved[index]  # type: ignore[no-any-return]
     output = Variable._of(node.saved[index], True, node)
     output.index = index
     return output

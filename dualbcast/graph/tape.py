@@ -39,8 +39,11 @@ class Primitive:
     # Whether `pullback` needs the values of the outputs: the node then saves them.
     saves_outputs: bool = False
     # Whether it is linear in all inputs together ("all"), as a sum is, in each of them ("each"), as a product is, or
-    # in neither way; then complex numbers are refused.
+    # in neither way; then complex numbers are refused, unless `complex_outputs` is given.
     linear_in: Literal["all", "each", ""] = ""
+    # For each output, whether it is complex where inputs are. Then `forward` and `pullback` take complex arrays and
+    # Variables as well; see `complex_primitives`.
+    complex_outputs: tuple[bool, ...] = ()
 
 
 def unary(
@@ -49,13 +52,14 @@ def unary(
     pullback: Callable[[Node, Any], Any],
     saves_outputs: bool = False,
     is_linear: bool = False,
+    complex_outputs: tuple[bool, ...] = (),
 ) -> Primitive:
     """A primitive of one array. Its pullback takes a node and one cotangent, and returns one cotangent."""
 
     def pulled(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
         return (pullback(node, cotangents[0]),)
 
-    return Primitive(name, forward, pulled, saves_outputs, "all" if is_linear else "")
+    return Primitive(name, forward, pulled, saves_outputs, "all" if is_linear else "", complex_outputs)
 
 
 class Node:

@@ -36,6 +36,15 @@ class Case:
         ]
 
 
+def complex_case(name: str, text: str, shapes: tuple[Any, ...], **constants: Any) -> Case:
+    """The case of an expression in the complex arrays z = a + 1j b and w = x + 1j d, of these shapes, as a function of
+    the four real ones to the parts of its value."""
+    first, second = shapes
+    code = f"lambda a, b, x, d: (z := a + 1j * b, w := x + 1j * d, u := {text}) and np.stack([u.real, u.imag])"
+    function = eval(code, {"np": np, **constants})
+    return Case(name, function, function, (first, first, second, second))
+
+
 def weighted(function: Callable[..., Any], weights: Array) -> Callable[..., Any]:
     """A number that depends on all that a function gives, not linearly."""
     return lambda *args: np.sum(weights * (function(*args) + function(*args) ** 2))

@@ -13,7 +13,8 @@ import numpy as np
 from dualbcast.errors import ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.linalg.decompositions import svd
+from dualbcast.graph.linalg.products import adjoint
+from dualbcast.graph.linalg.singular_values import svd
 from dualbcast.graph.primitives import constant, output_of, run
 from dualbcast.graph.recording import read_by_python
 from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
@@ -22,7 +23,7 @@ from dualbcast.graph.variable import Variable
 
 def _pullback_of_pinv(node: Node, g: Variable) -> Variable:
     a, p = node.inputs[0], output_of(node)
-    pt, gt = p.mT, g.mT
+    pt, gt = adjoint(p), adjoint(g)
     outside = gt @ p @ pt
     inside = pt @ p @ gt
     return outside - a @ (p @ outside) + inside - (inside @ p) @ a - pt @ g @ pt  # type: ignore[no-any-return]
@@ -33,6 +34,7 @@ _PINV = unary(
     lambda array, rcond: namespace(array).linalg.pinv(array, **({} if rcond is None else {"rtol": rcond})),
     _pullback_of_pinv,
     saves_outputs=True,
+    complex_outputs=(True,),
 )
 
 
@@ -69,17 +71,18 @@ def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
 def _pullback_of_lstsq(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c, x = node.inputs, cotangents[0], output_of(node)
     p = pinv(a, _cutoff(a, node.static["rcond"]))
-    y = p.mT @ c
+    y = adjoint(p) @ c
     if not wanted[0]:
         return None, y
-    return (b - a @ x) @ (p @ y).mT + (p.mT @ x) @ (c - a.mT @ y).mT - y @ x.mT, y
+    left = (b - a @ x) @ adjoint(p @ y) + (adjoint(p) @ x) @ adjoint(c - adjoint(a) @ y)
+    return left - y @ adjoint(x), y
 
 
 def _cutoff(a: Variable, rcond: float | None) -> float:
     return float(np.finfo(a.dtype).eps) * max(a.shape) if rcond is None else rcond
 
 
-_LSTSQ = Primitive("lstsq", _lstsq, _pullback_of_lstsq, saves_outputs=True)
+_LSTSQ = Primitive("lstsq", _lstsq, _pullback_of_lstsq, saves_outputs=True, complex_outputs=(True,))
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
@@ -118,7 +121,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     cutoff = _cutoff(a, rcond) * s.array[:1]
     rank = np.int32(int((s.array > cutoff).sum()))
     difference = columns - a @ x
-    residuals = shapes.sum(difference * difference, axis=0)
+    residuals = shapes.sum((difference * difference.conj()).real, axis=0)
     if a.shape[0] <= a.shape[1] or rank != a.shape[1]:
         residuals = residuals[:0]
     return LstsqResult(shapes.squeeze(x, 1) if b.ndim == 1 else x, residuals, rank, s)

@@ -14,7 +14,7 @@ from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import reductions, shapes
 from dualbcast.graph.arrays import is_complex
 from dualbcast.graph.elementwise import apply, call, floating
-from dualbcast.graph.linalg.decompositions import svd
+from dualbcast.graph.linalg.singular_values import svd
 from dualbcast.graph.linalg.solving import inv
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.variable import Axis, Variable

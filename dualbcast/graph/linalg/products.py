@@ -61,6 +61,11 @@ def matmul(a: Any, b: Any) -> Variable:
     return shapes.squeeze(product, -1 if b.ndim == 1 else -2) if a.ndim == 1 else product
 
 
+def adjoint(x: Variable) -> Variable:
+    """The conjugates of transposed matrices."""
+    return shapes.matrix_transpose(x).conj()
+
+
 def multi_dot(arrays: Sequence[Any]) -> Variable:
     """The product of two or more matrices, in the cheapest order; the first may be a row, and the last a column:
     `numpy.linalg.multi_dot`."""

@@ -14,8 +14,8 @@ import numpy as np
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import is_complex, is_inexact, namespace
 from dualbcast.graph.elementwise import astype
-from dualbcast.graph.linalg.products import matmul
-from dualbcast.graph.primitives import MatrixError, constant, output_of, run, run_several
+from dualbcast.graph.linalg.products import adjoint, matmul
+from dualbcast.graph.primitives import MatrixError, constant, output_of, run, run_several, zeros
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Variable
@@ -23,14 +23,20 @@ from dualbcast.graph.variable import Variable
 
 def _pullback_of_solve(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     a, b = node.inputs
-    pulled = solve(a.mT, cotangents[0])
+    pulled = solve(adjoint(a), cotangents[0])
     return (
-        shapes.sum_to(-(pulled @ output_of(node).mT), a.shape) if wanted[0] else None,
+        shapes.sum_to(-(pulled @ adjoint(output_of(node))), a.shape) if wanted[0] else None,
         shapes.sum_to(pulled, b.shape),
     )
 
 
-_SOLVE = Primitive("solve", lambda a, b: namespace(a, b).linalg.solve(a, b), _pullback_of_solve, saves_outputs=True)
+_SOLVE = Primitive(
+    "solve",
+    lambda a, b: namespace(a, b).linalg.solve(a, b),
+    _pullback_of_solve,
+    saves_outputs=True,
+    complex_outputs=(True,),
+)
 
 
 def solve(a: Any, b: Any) -> Variable:
@@ -53,19 +59,9 @@ def solve(a: Any, b: Any) -> Variable:
            [-0.125 , -0.0625]])
     """
     a, b = constant(a), constant(b)
-    if is_complex(a) or is_complex(b):
-        return _solve_complex(a, b)
     if b.ndim == 1:
         return shapes.squeeze(run(_SOLVE, (a, shapes.expand_dims(b, 1))), -1)
     return run(_SOLVE, (a, b))
-
-
-def _solve_complex(a: Variable, b: Variable) -> Variable:
-    """The solution by real matrices: (A + iB)(x + iy) = c + id is [[A, -B], [B, A]] [x, y] = [c, d]."""
-    axis = -1 if b.ndim == 1 else -2
-    rows = shapes.concat([a.real, -a.imag], -1), shapes.concat([a.imag, a.real], -1)
-    x, y = shapes.split(solve(shapes.concat(rows, -2), shapes.concat([b.real, b.imag], axis)), 2, axis)
-    return Variable.__join_complex__(x, y)
 
 
 def inv(a: Any) -> Variable:
@@ -119,7 +115,7 @@ def _cofactors(array: Any) -> Any:
     before = xp.cumprod(xp.concatenate([one, s[..., :-1]], axis=-1)[..., : s.shape[-1]], axis=-1)
     after = xp.cumprod(xp.concatenate([one, s[..., :0:-1]], axis=-1)[..., : s.shape[-1]], axis=-1)[..., ::-1]
     signs = xp.linalg.slogdet(u)[0] * xp.linalg.slogdet(vh)[0]
-    return (u * (before * after * signs[..., None])[..., None, :]) @ vh
+    return (u * (before * after * signs.conj()[..., None])[..., None, :] @ vh).conj()
 
 
 def _require_regular(array: Any) -> Any:
@@ -129,22 +125,23 @@ def _require_regular(array: Any) -> Any:
     return array.copy()
 
 
-_REGULAR = unary("det", _require_regular, lambda _node, cotangent: cotangent)
+_REGULAR = unary("det", _require_regular, lambda _node, cotangent: cotangent, complex_outputs=(True,))
 
 
 def _pullback_of_cofactors(node: Node, cotangent: Variable) -> Variable:
-    cofactors = output_of(node)
-    inverse = inv(run(_REGULAR, (node.inputs[0],))).mT
+    cofactors = output_of(node).conj()
+    inverse = adjoint(inv(run(_REGULAR, (node.inputs[0],))))
     total = shapes.sum(cotangent * cofactors, axis=(-2, -1), keepdims=True)
     pulled: Variable = total * inverse - cofactors @ cotangent.mT @ inverse
     return pulled
 
 
-_COFACTORS = unary("cofactors", _cofactors, _pullback_of_cofactors, saves_outputs=True)
+_COFACTORS = unary("cofactors", _cofactors, _pullback_of_cofactors, saves_outputs=True, complex_outputs=(True,))
 _DET = unary(
     "det",
     lambda array: namespace(array).linalg.det(array),
-    lambda node, cotangent: cotangent[..., None, None] * run(_COFACTORS, (node.inputs[0],)),
+    lambda node, cotangent: cotangent[..., None, None] * run(_COFACTORS, (node.inputs[0],)).conj(),
+    complex_outputs=(True,),
 )
 
 
@@ -172,13 +169,26 @@ class SlogdetResult(NamedTuple):
 
 
 def _pullback_of_slogdet(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
-    slope = cotangents[1]
-    return (None if slope is None else slope[..., None, None] * inv(node.inputs[0]).mT,)
+    (a,), (slope_sign, slope) = node.inputs, cotangents
+    if is_complex(a) and slope_sign is not None:
+        # The logarithm of the determinant has the angle of the sign for its imaginary part.
+        turn = (output_of(node).conj() * slope_sign).imag
+        slope = Variable.__join_complex__(zeros(turn) if slope is None else slope, turn)
+    return (None if slope is None else slope[..., None, None] * adjoint(inv(a)),)
 
 
-_SLOGDET = Primitive("slogdet", lambda array: namespace(array).linalg.slogdet(array), _pullback_of_slogdet)
+_SLOGDET = Primitive(
+    "slogdet",
+    lambda array: namespace(array).linalg.slogdet(array),
+    _pullback_of_slogdet,
+    saves_outputs=True,
+    complex_outputs=(True, False),
+)
 
 
 def slogdet(a: Any) -> SlogdetResult:
-    """The signs of determinants, and the logarithms of their absolute values: `numpy.linalg.slogdet`."""
+    """The signs of determinants, and the logarithms of their absolute values: `numpy.linalg.slogdet`.
+
+    The sign of a complex determinant is a number of size 1, and has a derivative.
+    """
     return SlogdetResult(*run_several(_SLOGDET, (_square(a, "slogdet"),)))

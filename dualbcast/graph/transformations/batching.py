@@ -93,7 +93,7 @@ def _elements(parts: Sequence[Any], is_batched: Sequence[bool]) -> list[tuple[An
 # Operations on the matrices in the last two axes, which have the batch before these.
 _OF_MATRICES = {
     *("matmul", "solve", "det", "cofactors", "slogdet", "pinv"),
-    *("cholesky", "qr", "eigh", "eigvalsh", "svd", "svdvals"),
+    *("cholesky", "qr", "eigh", "eigvalsh", "eig", "svd", "svdvals"),
 }
 # Those along `axis`, which is one or several numbers from the front.
 _ALONG_AXES = {"max", "min", "prod", "cumsum", "cumprod", "logsumexp", "softmax", "sort"}

@@ -80,9 +80,9 @@ class Program:
         finally:
             self._lock.release()
 
-    def _live(self, results: Sequence[Slot]) -> list[Entry]:
+    def _live(self, results: Sequence[Any]) -> list[Entry]:
         """The entries that the results depend on."""
-        needed, live = {*results}, list[Entry]()
+        needed, live = _slots(tuple(results)), list[Entry]()
         for entry in reversed(self._recorder.entries):
             if not needed.isdisjoint(entry.outputs):
                 live.append(entry)
@@ -123,14 +123,14 @@ class Program:
 
     def _result(self, value: Any, arguments: Sequence[Slot]) -> str:
         """The code for a result: an array of its own, or a scalar."""
-        is_constant, code = not isinstance(value, Slot), self._code(value)
-        example = value if is_constant else self._recorder.arrays[value]
+        code = self._code(value)
+        example = self._recorder.arrays[value] if isinstance(value, Slot) else value
         if example.ndim == 0:
             return f"{code}[()]"
-        is_variable = not is_constant and isinstance(self._values[value], str) and value not in arguments
-        is_lone = [each for each in self._results if isinstance(each, Slot)].count(value) == 1
+        is_variable = isinstance(value, Slot) and isinstance(self._values[value], str) and value not in arguments
+        is_lone = is_variable and [each for each in self._results if isinstance(each, Slot)].count(value) == 1
         owns_memory = example.base is None or isinstance(example.base, Lease)
-        return code if is_variable and is_lone and owns_memory else f"{code}.copy('K')"
+        return code if is_lone and owns_memory else f"{code}.copy('K')"
 
     def _fixed(self, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The arguments with arrays in the place of Slots; None if some have no fixed memory."""
