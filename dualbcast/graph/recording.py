@@ -161,6 +161,23 @@ def read_by_python(what: str) -> None:
         STATE.recorder.stop(f"{what} reads a Variable's value in Python")
 
 
+def decided(function: Callable[..., Any], *values: Any, **static: Any) -> Any:
+    """The number that a function of arrays gives to Python, which may do something else next where it is another one.
+
+    So a program computes it again, and ends in an error if it has changed; then the user's function runs itself.
+    """
+    found = function(*values, **static)
+    performed(require_same, *values, decide=function, found=found, **static)
+    return found
+
+
+def require_same(*values: Any, decide: Callable[..., Any], found: Any, **static: Any) -> Any:
+    """An empty array, if a function still gives what was found when a program was recorded."""
+    if decide(*values, **static) != found:
+        raise ValueError("a number that Python goes by has changed")
+    return np.empty(0)
+
+
 def is_read_by_user() -> bool:
     """Whether the function two calls up is none of this package."""
     return not str(sys._getframe(2).f_globals.get("__name__", "")).startswith("dualbcast.")

@@ -80,11 +80,13 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("cross of linalg", lambda a, b: np.linalg.cross(a, b), ((2, 3), (3,))),
     ("matrix_transpose of linalg", lambda a: np.linalg.matrix_transpose(a), ((2, 3, 4),)),
 ]  # fmt: skip
-# JAX does not factor broad matrices, and reads the other triangle, too.
+# JAX does not factor broad matrices, reads the other triangle, too, and refuses to differentiate eigenvectors.
 NOT_IN_JAX = [
     ("R of a broad matrix", lambda a: np.linalg.qr(a, "r"), ((2, 2, 4),)),
     ("Q of a broad matrix", lambda a: np.linalg.qr(a).Q, ((2, 4),)),
     ("upper cholesky", lambda a: np.linalg.cholesky(a @ a.mT + DIAGONAL, upper=True), ((2, 3, 3),)),
+    ("eigenvalues of all matrices", lambda a: np.linalg.eigvals(a).real ** 2 + np.linalg.eigvals(a).imag, ((2, 3, 3),)),
+    ("eigenvectors of all matrices", lambda a: abs(np.linalg.eig(a)[1]) ** 3, ((2, 3, 3),)),
     ("upper triangle of eigh", lambda a: np.linalg.eigh(a + a.mT + DIAGONAL, "U")[0], ((3, 3),)),
 ]
 CASES = [Case(name, function, function, shapes) for name, function, shapes in SAME]

@@ -16,7 +16,7 @@ from dualbcast.graph.arrays import namespace
 from dualbcast.graph.linalg.products import adjoint
 from dualbcast.graph.linalg.singular_values import svd
 from dualbcast.graph.primitives import constant, output_of, run
-from dualbcast.graph.recording import read_by_python
+from dualbcast.graph.recording import decided
 from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Variable
 
@@ -82,6 +82,10 @@ def _cutoff(a: Variable, rcond: float | None) -> float:
     return float(np.finfo(a.dtype).eps) * max(a.shape) if rcond is None else rcond
 
 
+def _rank(s: Any, cutoff: float) -> int:
+    return int((s > cutoff * s[:1]).sum())
+
+
 _LSTSQ = Primitive("lstsq", _lstsq, _pullback_of_lstsq, saves_outputs=True, complex_outputs=(True,))
 
 
@@ -117,9 +121,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     columns = shapes.expand_dims(b, 1) if b.ndim == 1 else b
     x = run(_LSTSQ, (a, columns), rcond=rcond)
     s = svd(a, full_matrices=False, compute_uv=False)
-    read_by_python("the rank that lstsq gives")
-    cutoff = _cutoff(a, rcond) * s.array[:1]
-    rank = np.int32(int((s.array > cutoff).sum()))
+    rank = np.int32(decided(_rank, s.array, cutoff=_cutoff(a, rcond)))
     difference = columns - a @ x
     residuals = shapes.sum((difference * difference.conj()).real, axis=0)
     if a.shape[0] <= a.shape[1] or rank != a.shape[1]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualbcast.graph.fused_region import parts_of, value_and_jacobian_of
 from dualbcast.graph.linalg.products import MATMUL
-from dualbcast.graph.recording import Entry, Recorder, Slot
+from dualbcast.graph.recording import Entry, Recorder, Slot, require_same
 from dualbcast.graph.shapes import SUM, is_for_kernels, spread
 from dualbcast.program.element import Element
 from dualbcast.runtime.buffer_pool import Lease
@@ -81,10 +81,10 @@ class Program:
             self._lock.release()
 
     def _live(self, results: Sequence[Any]) -> list[Entry]:
-        """The entries that the results depend on."""
+        """The entries that the results depend on, and those that say whether the program is still right."""
         needed, live = _slots(tuple(results)), list[Entry]()
         for entry in reversed(self._recorder.entries):
-            if not needed.isdisjoint(entry.outputs):
+            if entry.function is require_same or not needed.isdisjoint(entry.outputs):
                 live.append(entry)
                 needed.update(_slots((entry.inputs, tuple(entry.static.values()))))
         return live[::-1]
