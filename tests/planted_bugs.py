@@ -665,6 +665,30 @@ BUGS = [
         "test_linalg",
     ),
     Bug(
+        "algebra: eigenvectors that turn along themselves",
+        "where(is_kept, 1j * along.imag / kept.conj(), 0.0)",
+        "where(is_kept, 1j * along.imag * kept, 0.0)",
+        "test_complex_linalg",
+    ),
+    Bug(
+        "algebra: the sign of a complex determinant without its angle",
+        "turn = (output_of(node).conj() * slope_sign).imag",
+        "turn = (output_of(node) * slope_sign).imag",
+        "test_complex_linalg",
+    ),
+    Bug(
+        "the cotangent of a part that was broadcast to the other",
+        "None if part is None else sum_to(part, each.shape)",
+        "part",
+        "test_complex_linalg",
+    ),
+    Bug(
+        "a program that goes on with another rank",
+        "if entry.function is require_same or not",
+        "if not",
+        "test_replay",
+    ),
+    Bug(
         "interp with the piece before a point",
         'side="right"',
         'side="left"',

@@ -11,7 +11,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from dualbcast.complex_numbers import Complex
+import numpy as np
+
 from dualbcast.graph.arrays import is_complex, namespace
 from dualbcast.graph.primitives import output_of, run_several, zeros
 from dualbcast.graph.shapes import sum_to
@@ -48,7 +49,10 @@ def _joined(parts: Sequence[Any], kinds: Sequence[bool]) -> Iterator[Any]:
                 zeros(imag) if real is None else real, zeros(real) if imag is None else imag
             )
         else:
-            yield Complex(*namespace(real).broadcast_arrays(real, imag) if real.shape != imag.shape else (real, imag))
+            shape = real.shape if real.shape == imag.shape else np.broadcast_shapes(real.shape, imag.shape)
+            array = namespace(real).empty(shape, dtype=np.result_type(real.dtype, np.complex64))
+            array.real, array.imag = real, imag
+            yield array
 
 
 @cache
