@@ -18,7 +18,7 @@ Each file imports only files of lines further up in this list:
     fused_region                            one kernel for such a function, with its node and pullback
     elementwise                             operators, ufuncs, casts, BroadcastFunctions
     shapes                                  reshape, broadcast, sum, transpose, join, split
-    complex_primitives                      primitives of complex matrices, applied to their parts
+    complex_primitives                      primitives of complex arrays, applied to their parts
     reductions                              mean, max, prod, softmax
     indexing                                brackets and their pullback
     whole_arrays                            what calls read of whole arrays

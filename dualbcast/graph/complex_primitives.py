@@ -1,4 +1,4 @@
-"""Primitives of complex matrices, applied to the parts of complex Variables.
+"""Primitives of complex arrays, applied to the parts of complex Variables.
 
 Comes in: a primitive whose forward function and pullback take complex arrays and Variables. Goes out: one of the real
 and imaginary parts, so that batches, replays and derivatives of derivatives meet real arrays only.
@@ -14,18 +14,23 @@ from typing import Any
 import numpy as np
 
 from dualbcast.graph.arrays import is_complex, namespace
-from dualbcast.graph.primitives import output_of, run_several, zeros
+from dualbcast.graph.primitives import output_of, run, run_several, zeros
 from dualbcast.graph.shapes import sum_to
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, registered
+
+# The outputs of a primitive that gives one real array, which has fixed memory in replays.
+_ONE_REAL = (False,)
 
 
 @registered
 def run_complex(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]) -> tuple[Variable, ...]:
     """The outputs of a primitive of complex numbers; its inputs may be real as well."""
     kinds = tuple([is_complex(each) for each in inputs])
-    found = run_several(_of_parts(primitive, kinds), tuple(_parts(inputs, kinds)), **static)
-    return tuple(_joined(found, primitive.complex_outputs))
+    parts, of_parts = tuple(_parts(inputs, kinds)), _of_parts(primitive, kinds)
+    if primitive.complex_outputs == _ONE_REAL:
+        return (run(of_parts, parts, **static),)
+    return tuple(_joined(run_several(of_parts, parts, **static), primitive.complex_outputs))
 
 
 def _parts(values: Sequence[Any], kinds: Sequence[bool]) -> Iterator[Any]:
@@ -60,8 +65,10 @@ def _of_parts(primitive: Primitive, kinds: tuple[bool, ...]) -> Primitive:
     """The primitive whose inputs and outputs are the parts; `kinds` says which of the inputs are complex."""
     kinds_of_outputs = primitive.complex_outputs
 
-    def forward(*parts: Any, **static: Any) -> list[Any]:
+    def forward(*parts: Any, **static: Any) -> Any:
         found = primitive.forward(*_joined(parts, kinds), **static)
+        if kinds_of_outputs == _ONE_REAL:
+            return found
         return [*_parts(found if isinstance(found, tuple) else (found,), kinds_of_outputs)]
 
     def pullback(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:

@@ -15,10 +15,10 @@ from dualbcast.errors import ArgumentError
 from dualbcast.graph import shapes
 from dualbcast.graph.array_functions.assembly import pad
 from dualbcast.graph.arrays import is_complex, namespace
+from dualbcast.graph.complex_primitives import run_complex
 from dualbcast.graph.elementwise import apply, floating
-from dualbcast.graph.primitives import run, run_several, zeros
 from dualbcast.graph.recording import fresh_constant
-from dualbcast.graph.tape import Cotangents, Node, Primitive
+from dualbcast.graph.tape import Node, unary
 from dualbcast.graph.variable import Variable
 
 __all__ = [
@@ -40,68 +40,51 @@ _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 # --- primitives: their axes count from the back, so that they go over a batch as they are -----------------------------
 
 
-def _cotangent(cotangents: Cotangents) -> Variable:
-    """The complex cotangent of a complex result, of which one part may be zero."""
-    real, imag = cotangents
-    return Variable.__join_complex__(zeros(imag) if real is None else real, zeros(real) if imag is None else imag)
+def _fft(array: Any, inverse: bool, axes: tuple[int, ...], norm: str) -> Any:
+    transform = namespace(array).fft.ifftn if inverse else namespace(array).fft.fftn
+    return transform(array, axes=axes, norm=norm)
 
 
-def _numpys(name: str, parts: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
-    xp = namespace(*parts)
-    values = parts[0]
-    if len(parts) == 2:
-        values = xp.empty(parts[0].shape, dtype=xp.result_type(parts[0].dtype, xp.complex64))
-        values.real, values.imag = parts
-    result = getattr(xp.fft, name)(values, **options)
-    return result if result.dtype.kind != "c" else (result.real, result.imag)
-
-
-def _complex_transform(*parts: Any, inverse: bool, axes: tuple[int, ...], norm: str) -> tuple[Any, Any]:
-    return _numpys("ifftn" if inverse else "fftn", parts, {"axes": axes, "norm": norm})
-
-
-def _pullback_of_complex_transform(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_fft(node: Node, cotangent: Variable) -> Variable:
     static = node.static
-    back = _transformed(_cotangent(cotangents), not static["inverse"], static["axes"], _ADJOINT[static["norm"]])
-    return (back.real, back.imag)[: len(node.inputs)]
+    return _transformed(cotangent, not static["inverse"], static["axes"], _ADJOINT[static["norm"]])
 
 
-FFT = Primitive("fft", _complex_transform, _pullback_of_complex_transform)
+_FFT = unary("fft", _fft, _pullback_of_fft, complex_outputs=(True,))
 
 
 def _transformed(x: Variable, inverse: bool, axes: tuple[int, ...], norm: str) -> Variable:
-    parts = (x.real, x.imag) if is_complex(x) else (x,)
-    return Variable.__join_complex__(*run_several(FFT, parts, inverse=inverse, axes=axes, norm=norm))
+    return run_complex(_FFT, (x,), {"inverse": inverse, "axes": axes, "norm": norm})[0]
 
 
-def _from_real(array: Any, axis: int, norm: str) -> tuple[Any, Any]:
-    return _numpys("rfft", (array,), {"axis": axis, "norm": norm})
-
-
-def _pullback_of_rfft(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_rfft(node: Node, cotangent: Variable) -> Variable:
     axis, norm = node.static["axis"], node.static["norm"]
     length = node.inputs[0].shape[axis]
-    cotangent = _cotangent(cotangents)
     # `irfft` counts each frequency twice that has a twin, which `rfft` leaves out.
     halved = apply("divide", cotangent, _twins(cotangent, length, axis))
-    return (_half_to_real(halved, length, axis, _ADJOINT[norm]),)
+    return _half_to_real(halved, length, axis, _ADJOINT[norm])
 
 
-RFFT = Primitive("rfft", _from_real, _pullback_of_rfft)
+_RFFT = unary(
+    "rfft",
+    lambda array, axis, norm: namespace(array).fft.rfft(array, axis=axis, norm=norm),
+    _pullback_of_rfft,
+    complex_outputs=(True,),
+)
 
 
-def _to_real(real: Any, imag: Any, length: int, axis: int, norm: str) -> Any:
-    return _numpys("irfft", (real, imag), {"n": length, "axis": axis, "norm": norm})
-
-
-def _pullback_of_irfft(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ...]) -> Cotangents:
+def _pullback_of_irfft(node: Node, cotangent: Variable) -> Variable:
     axis, norm, length = node.static["axis"], node.static["norm"], node.static["length"]
-    back = _real_to_half(cotangents[0], axis, _ADJOINT[norm])
-    doubled = apply("multiply", back, _twins(back, length, axis))
-    return doubled.real, doubled.imag
+    back = _real_to_half(cotangent, axis, _ADJOINT[norm])
+    return apply("multiply", back, _twins(back, length, axis))
 
 
-IRFFT = Primitive("irfft", _to_real, _pullback_of_irfft)
+_IRFFT = unary(
+    "irfft",
+    lambda array, length, axis, norm: namespace(array).fft.irfft(array, length, axis, norm),
+    _pullback_of_irfft,
+    complex_outputs=(False,),
+)
 
 
 def _twins(x: Variable, length: int, axis: int) -> Any:
@@ -115,11 +98,11 @@ def _twins(x: Variable, length: int, axis: int) -> Any:
 
 
 def _real_to_half(x: Variable, axis: int, norm: str) -> Variable:
-    return Variable.__join_complex__(*run_several(RFFT, (x,), axis=axis, norm=norm))
+    return run_complex(_RFFT, (x,), {"axis": axis, "norm": norm})[0]
 
 
 def _half_to_real(x: Variable, length: int, axis: int, norm: str) -> Variable:
-    return run(IRFFT, (x.real, x.imag), length=length, axis=axis, norm=norm)
+    return run_complex(_IRFFT, (x,), {"length": length, "axis": axis, "norm": norm})[0]
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

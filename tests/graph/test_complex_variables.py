@@ -76,6 +76,7 @@ TEXTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "rfftn": ("np.fft.rfftn(x) + np.fft.rfft2(z.imag, norm='forward')", ((3, 4), (3, 4))),
     "irfft": ("np.fft.irfft(z) * np.fft.irfft(w, 6, norm='forward')", ((2, 4), (2, 3))),
     "irfft of an odd length": ("np.fft.irfft(z, n=5) + np.fft.irfft(w, 5, axis=0).T", ((2, 3), (4, 2))),
+    "irfft of real numbers": ("np.fft.irfft(x) * np.fft.irfftn(z)", ((4, 3), (4, 3))),
     "irfftn": ("np.fft.irfftn(z, norm='ortho') * np.fft.irfft2(w, s=(3, 4))", ((3, 3), (4, 3))),
     "hfft": ("np.fft.hfft(z, 5) * np.fft.hfft(w, norm='ortho')[0]", ((4,), (4,))),
     "ihfft": ("np.fft.ihfft(x) * np.fft.ihfft(z.imag, 5, norm='ortho')[0]", ((6,), (6,))),

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError
-from dualbcast.graph import fft, indexing, shapes
+from dualbcast.graph import indexing, shapes
 from dualbcast.graph.array_functions.sequences import BELOW
 from dualbcast.graph.arrays import leaves, map_leaves, rebuild
 from dualbcast.graph.batched import batched, is_at, level_of
 from dualbcast.graph.linalg import products
-from dualbcast.graph.primitives import constant, run, run_several
+from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Primitive
 from dualbcast.graph.variable import Variable, registered
 
@@ -33,7 +33,7 @@ def run_batched(runner: Callable[..., Any], primitive: Primitive, inputs: tuple[
     is_batched = tuple([is_at(each, level) for each in inputs])
     parts = tuple([each.inner if at else each for each, at in zip(inputs, is_batched, strict=True)])
     rule = _RULES.get(primitive.name)
-    if primitive.name in _OF_MATRICES:
+    if primitive.name in _OF_LAST_AXES:
         result = runner(primitive, _aligned(parts, is_batched), **static)
     elif primitive.name in _ALONG_AXES:
         axis = static["axis"]
@@ -90,10 +90,12 @@ def _elements(parts: Sequence[Any], is_batched: Sequence[bool]) -> list[tuple[An
     return [tuple([each[index] if at else each for each, at in pairs]) for index in range(size)]
 
 
-# Operations on the matrices in the last two axes, which have the batch before these.
-_OF_MATRICES = {
+# Operations on the matrices in the last two axes, which have the batch before these, or over axes that count from the
+# back.
+_OF_LAST_AXES = {
     *("matmul", "solve", "det", "cofactors", "slogdet", "pinv"),
     *("cholesky", "qr", "eigh", "eigvalsh", "eig", "svd", "svdvals"),
+    *("fft", "rfft", "irfft"),
 }
 # Those along `axis`, which is one or several numbers from the front.
 _ALONG_AXES = {"max", "min", "prod", "cumsum", "cumprod", "logsumexp", "softmax", "sort"}
@@ -124,14 +126,10 @@ def _broadcast(parts: Any, _is_batched: Any, static: Any) -> Variable:
     return shapes.broadcast_to(apart, (x.shape[0], *shape))
 
 
-def _all_whole(parts: Any, is_batched: Any) -> tuple[Variable, ...]:
-    """The inputs, of which all have the batch."""
-    size = next(each.shape[0] for each, at in zip(parts, is_batched, strict=True) if at)
-    return tuple([_whole(each, at, size) for each, at in zip(parts, is_batched, strict=True)])
-
-
 def _concat(parts: Any, is_batched: Any, static: Any) -> Variable:
-    return shapes.concat(_all_whole(parts, is_batched), static["axis"] + 1)
+    size = next(each.shape[0] for each, at in zip(parts, is_batched, strict=True) if at)
+    whole = [_whole(each, at, size) for each, at in zip(parts, is_batched, strict=True)]
+    return shapes.concat(whole, static["axis"] + 1)
 
 
 def _einsum(parts: Any, is_batched: Any, static: Any) -> Variable:
@@ -180,10 +178,6 @@ _RULES: dict[str, _Rule] = {
     # The points may be shared.
     "interp": lambda parts, is_batched, _: None if is_batched[0] else run(BELOW, parts),
     "einsum": _einsum,
-    # Their axes count from the back.
-    "fft": lambda parts, is_batched, static: run_several(fft.FFT, _all_whole(parts, is_batched), **static),
-    "rfft": lambda parts, _, static: run_several(fft.RFFT, parts, **static),
-    "irfft": lambda parts, is_batched, static: run(fft.IRFFT, _all_whole(parts, is_batched), **static),
     "indexing": _getitem,
     "scatter": _scatter,
 }
