@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import ArgumentError
+from dualbcast.graph import shapes
 from dualbcast.graph.arrays import is_complex, namespace
 from dualbcast.graph.elementwise import where
 from dualbcast.graph.linalg.eigenvalues import gaps, inverse_off_diagonal
@@ -44,7 +45,7 @@ def _pullback_of_svd(node: Node, cotangents: Cotangents, _wanted: tuple[bool, ..
         turn = adjoint(u) @ slope_u
         parts.append(u @ (inverse * (turn - adjoint(turn)) * across) @ vh)
         if is_complex(turn):
-            parts.append((u * (1j * _ratio(diagonal(turn, -2, -1).imag, s))[..., None, :]) @ vh)
+            parts.append((u * (1j * _phases(turn, slope_u, s))[..., None, :]) @ vh)
         if rows > rank:
             rest = slope_u / across
             parts.append((rest - u @ (adjoint(u) @ rest)) @ vh)
@@ -66,10 +67,16 @@ _SVD = Primitive(
 )
 
 
-def _ratio(x: Variable, s: Variable) -> Variable:
-    """x / s; zero for singular values that are zero to rounding, between whose vectors nothing sets a phase."""
-    is_zero = s <= s[..., :1] * (s.shape[-1] * float(np.finfo(s.dtype).eps))
-    return where(is_zero, 0.0, x / where(is_zero, 1.0, s))
+def _phases(turn: Variable, slope_u: Variable, s: Variable) -> Variable:
+    """The slopes by the phases of the columns of U over the singular values.
+
+    Both may be zero but for roundings: nothing sets the phase between the vectors of a singular value of zero, and a
+    number that does not depend on it has a derivative.
+    """
+    slopes, rounding = diagonal(turn, -2, -1).imag, s.shape[-1] * float(np.finfo(s.dtype).eps)
+    least = where(s <= rounding * s[..., :1], rounding * shapes.sum(abs(slope_u), axis=-2), -1.0)
+    are_zero = abs(slopes) <= least
+    return where(are_zero, 0.0, slopes / where(are_zero, 1.0, s))
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
