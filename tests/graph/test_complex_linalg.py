@@ -127,6 +127,32 @@ def test_eigenvectors_against_jax(is_real: bool) -> None:
     np.testing.assert_allclose(graph.hvp(ours, (a,), (tangent,))[0], np.conj(product), rtol=1e-9, atol=1e-9)
 
 
+# Of PyTorch's functions or of NumPy's, without a dependence on phases, which PyTorch refuses.
+IN_TORCH: dict[str, Callable[[Any, Any], Any]] = {
+    "det": lambda linalg, z: (linalg.det(z) ** 2).imag,
+    "slogdet": lambda linalg, z: (linalg.slogdet(z)[0] * linalg.slogdet(z)[1]).imag,
+    "solve": lambda linalg, z: abs(linalg.solve(z, z.conj())).sum(),
+    "cholesky": lambda linalg, z: abs(linalg.cholesky(z @ z.mT.conj())).sum(),
+    "qr": lambda linalg, z: (linalg.qr(z)[0] ** 2 + linalg.qr(z)[1]).imag.sum(),
+    "eigh": lambda linalg, z: (abs(linalg.eigh(z + z.mT.conj())[1]) ** 3 * linalg.eigvalsh(z + z.mT.conj())).sum(),
+    "eig": lambda linalg, z: (abs(linalg.eig(z)[1]) ** 3 * linalg.eig(z)[0].imag).sum(),
+    "svd": lambda linalg, z: (abs(linalg.svd(z)[0]) ** 3 * linalg.svd(z)[1] + abs(linalg.svd(z)[2]) ** 3).sum(),
+    "both of svd": lambda linalg, z: (lambda u, _, vh: (u @ vh).imag.sum())(*linalg.svd(z)),
+    "pinv": lambda linalg, z: abs(linalg.pinv(z[:2])).sum() + linalg.norm(z, "nuc"),
+    "lstsq": lambda linalg, z: abs(linalg.lstsq(z[:, :2], z[:, 2:])[0]).sum(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_TORCH)
+def test_gradients_are_those_of_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    peer = torch.tensor(_random(3, 3), requires_grad=True)
+    IN_TORCH[name](torch.linalg, peer).backward()
+    found = graph.grad(lambda z: IN_TORCH[name](np.linalg, z))(_random(3, 3))
+    np.testing.assert_allclose(found, peer.grad, rtol=1e-9, atol=1e-9)
+
+
 # --- what has no phase, and what has one ------------------------------------------------------------------------------
 
 
