@@ -158,6 +158,8 @@ EMPTY = [
     (lambda a: np.linalg.qr(a)[1], (0, 3, 2)),
     (lambda a: np.linalg.qr(a)[0], (0, 2, 3)),
     (lambda a: np.linalg.eigh(a)[1], (0, 2, 2)),
+    (lambda a: np.linalg.eig(a)[1].real, (0, 2, 2)),
+    (lambda a: np.linalg.eig(a)[1].imag, (2, 0, 0)),
     (lambda a: np.linalg.svd(a, full_matrices=False)[2], (0, 2, 3)),
     (lambda a: np.linalg.svd(a, compute_uv=False), (0, 3)),
     (lambda a: np.linalg.pinv(a), (0, 2, 3)),

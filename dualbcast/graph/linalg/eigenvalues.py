@@ -130,6 +130,8 @@ class EigResult(NamedTuple):
 
 def _kept_real(vectors: Any) -> Any:
     """Where a column has its largest component, which LAPACK makes real; of components as large the one that is."""
+    if vectors.size == 0:
+        return vectors == 0
     xp = namespace(vectors)
     sizes = abs(vectors) * xp.where(vectors.imag == 0, 1.001, 1.0)
     return xp.arange(vectors.shape[-2])[:, None] == xp.argmax(sizes, axis=-2)[..., None, :]
