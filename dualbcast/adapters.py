@@ -7,7 +7,7 @@ when the first array of its library is met.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -89,6 +89,13 @@ class Adapter(ABC):
     ) -> tuple[Any, ...]:
         """The same, where `shapes[k]` is None, or the shape that output k is summed to; see `Element.parts`."""
         raise NotImplementedError
+
+    def with_whole(self, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        """The result of a call of a function that has whole arrays, on arrays some of which are the library's."""
+        raise ArgumentError(
+            f"{function!r} takes whole arrays, and arrays of {self.name}'s cannot be arguments beside them; convert "
+            "these to NumPy's"
+        )
 
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from dualbcast.adapters import Adapter, adapter_of
+from dualbcast.adapters import Adapter, adapter_for, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.api.complex_arguments import is_complex, split
 from dualbcast.api.specialisation import Program, Specialisation
@@ -32,6 +32,33 @@ from dualbcast.runtime.launch_plan import Recent
 
 # The options of the decorator that a call may have, too.
 _OF_CALLS = frozenset({"check", "debug"})
+
+
+class WholeCall:
+    """A call of a function with whole arrays on another library's: its adapter makes it, and that library derivatives.
+
+    It stands for a specialisation of which there is no other product than the value.
+    """
+
+    def __init__(self, adapter: Adapter, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._adapter, self._args, self._named = adapter, args, named
+
+    def recorder(self, function: Any, _specialisation: object, _values: object, out: Any) -> Any:
+        """The result of the call."""
+        if out is not None:
+            self._refuse("out= takes arrays of NumPy's and CuPy's")
+        return self._adapter.with_whole(function, self._args, self._named)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ArgumentError(
+            f"{what}, and this call of a function with whole arrays is on arrays of {self._adapter.name}'s. Call the "
+            f"function alone, and differentiate its result with {self._adapter.name}; or pass arrays of NumPy's."
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse("this method takes arrays of NumPy's and CuPy's")
 
 
 class Dispatch:
@@ -79,6 +106,10 @@ class Dispatch:
                 options = {name: named[name] for name in self._of_calls & named.keys()}
                 others = {name: value for name, value in named.items() if name not in options}
                 return self._with_options(options).find(args, others, wrt, gradient)
+            if self.binder.whole:
+                adapter = next(filter(None, map(adapter_for, (*args, *named.values()))), None)
+                if adapter is not None:
+                    return cast(Specialisation, WholeCall(adapter, args, named)), ()
             asked = wrt if gradient is None and not self.partials else self.asked(wrt, gradient)
             form, values = self.binder.bind(args, named, asked)
         key: Any = (form, wrt, gradient, forms_of(values))
@@ -90,19 +121,26 @@ class Dispatch:
             if values is not given:  # lists and the like have become arrays, which an earlier call may have had
                 key = (form, wrt, gradient, forms_of(values))
                 specialisation = self.specialisations.get(key)
-        if specialisation is not None:
-            captured = specialisation.program.captured(values)
-            if captured is not None:
-                if not captured:
-                    return specialisation, values
-                exact = self.specialisations.get((key, forms_of(captured)))
-                if exact is not None and exact.program is specialisation.program:
-                    return exact, (*values, *captured)
+        found = None if specialisation is None else self._with_captured(specialisation, key, values)
+        if found is not None:
+            return found
         specialisation, values_and_captured = self.specialise(form, values, wrt, gradient)
         if len(values_and_captured) > len(values):
             exact_key = key, forms_of(values_and_captured[len(values) :])
             self.specialisations.keep(exact_key, specialisation)
         return self.specialisations.keep(key, specialisation), values_and_captured
+
+    def _with_captured(
+        self, specialisation: Specialisation, key: Any, values: tuple[Any, ...]
+    ) -> tuple[Specialisation, tuple[Any, ...]] | None:
+        """The specialisation for the arrays that the function captures now, and all values; None if there is none."""
+        captured = specialisation.program.captured(values)
+        if captured is None:
+            return None
+        if not captured:
+            return specialisation, values
+        exact = self.specialisations.get((key, forms_of(captured)))
+        return (exact, (*values, *captured)) if exact is not None and exact.program is specialisation.program else None
 
     def _with_options(self, options: dict[str, Any]) -> Dispatch:
         """The same with options that a call has given."""
@@ -115,11 +153,6 @@ class Dispatch:
     ) -> tuple[Specialisation, tuple[Any, ...]]:
         """A new specialisation for a call that is bound, and the values of all parameters."""
         adapter = adapter_of(values, form.names)
-        if form.whole and adapter is not None:
-            name = form.names[form.whole[0][0]]
-            raise ArgumentError(
-                f"{name} is whole, and beside it only arrays of NumPy or CuPy can be arguments; convert the others"
-            )
         program, captured = self._program(form, values, adapter)
         values = (*values, *captured)
         names = program.element.names

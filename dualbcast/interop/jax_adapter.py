@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,9 @@ import numpy as np
 from dualbcast.adapters import Adapter, register
 from dualbcast.errors import ArgumentError, DTypeError
 from dualbcast.interop import jax_lowering  # noqa: F401 (it registers how XLA runs the primitive)
+from dualbcast.interop.bridge import bridged
 from dualbcast.interop.jax_primitive import Application, space_of
+from dualbcast.interop.jax_whole_arrays import bind
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType, sign
 
@@ -72,6 +74,11 @@ class JaxAdapter(Adapter):
             if position is not None and operands[position].shape != space:
                 shapes[at] = operands[position].shape
         return tuple(Application(element, dtypes, tuple(shapes), compute)(*operands))
+
+    def with_whole(self, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        call, inputs, results = bridged(self, function, args, named)
+        likes = tuple([(results.shape, _canonical(dtype)) for dtype in results.dtypes])
+        return results.pack(bind(call, likes, *map(jnp.asarray, inputs)))
 
     def cast(self, value: Any, dtype: DType, name: str) -> Any:
         if isinstance(value, complex) or getattr(value, "dtype", np.dtype(bool)).kind == "c":

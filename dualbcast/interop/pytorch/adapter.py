@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from dualbcast.adapters import Adapter, register
+from dualbcast.interop.bridge import bridged
 from dualbcast.interop.pytorch.autograd import call
 from dualbcast.interop.pytorch.memory import numpy_dtype, torch_dtype
 from dualbcast.interop.pytorch.operations import Symbol, operation
+from dualbcast.interop.pytorch.whole_arrays import Bridged
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType
 
@@ -43,6 +45,10 @@ class TorchAdapter(Adapter):
 
     def bound(self, element: Element, dtypes: tuple[DType, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         return partial(call, operation(element, dtypes))
+
+    def with_whole(self, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        made, tensors, results = bridged(self, function, args, named)
+        return results.pack(Bridged.apply(made, *tensors))
 
     def cast(self, value: Any, dtype: DType, name: str) -> Any:
         if not isinstance(value, torch.Tensor):
