@@ -11,14 +11,14 @@ Each file imports only files of lines further up in this list:
     frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
     batched                                 a Variable inside vmap
-    complex_variable                        a Variable of complex numbers, as a pair of others
+    complex_numbers/variable                a Variable of complex numbers, as a pair of others
     primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait, and become one function
     checkpoint_policy                       whether such a function's Jacobian is kept
     fused_region                            one kernel for such a function, with its node and pullback
     elementwise                             operators, ufuncs, casts, BroadcastFunctions
     shapes                                  reshape, broadcast, sum, transpose, join, split
-    complex_primitives                      primitives of complex arrays, applied to their parts
+    complex_numbers/primitives              primitives of complex arrays, applied to their parts
     reductions                              mean, max, prod, softmax
     indexing                                brackets and their pullback
     whole_arrays                            what calls read of whole arrays
@@ -80,7 +80,7 @@ from dualbcast.graph.array_functions.sequences import polyval as polyval
 from dualbcast.graph.array_functions.sequences import sinc as sinc
 from dualbcast.graph.array_functions.sequences import trapezoid as trapezoid
 from dualbcast.graph.backward import checkpoint as checkpoint
-from dualbcast.graph.complex_variable import ComplexVariable as ComplexVariable
+from dualbcast.graph.complex_numbers.variable import ComplexVariable as ComplexVariable
 from dualbcast.graph.elementwise import astype as astype
 from dualbcast.graph.elementwise import clip as clip
 from dualbcast.graph.elementwise import where as where

@@ -15,7 +15,7 @@ from dualbcast.errors import ArgumentError
 from dualbcast.graph import shapes
 from dualbcast.graph.array_functions.assembly import pad
 from dualbcast.graph.arrays import is_complex, namespace
-from dualbcast.graph.complex_primitives import run_complex
+from dualbcast.graph.complex_numbers.primitives import run_complex
 from dualbcast.graph.elementwise import apply, floating
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import Node, unary

@@ -17,7 +17,7 @@ from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, ShapeErr
 from dualbcast.foreign_objects import called, has_own_arithmetic, instead, refused_argument
 from dualbcast.graph.arrays import as_array, is_float, lazy_adapter, map_leaves, namespace
 from dualbcast.graph.batched import Batched, batched, level_of
-from dualbcast.graph.complex_variable import ComplexVariable, of_parts
+from dualbcast.graph.complex_numbers.variable import ComplexVariable, of_parts
 from dualbcast.graph.frozen import ABANDONED
 from dualbcast.graph.recording import fresh_constant, performed
 from dualbcast.graph.tape import STATE, Node, Primitive, observe, unary
@@ -137,7 +137,7 @@ def record(primitive: Primitive, inputs: tuple[Any, ...], static: dict[str, Any]
 
 def output_of(node: Node, index: int = 0) -> Variable:
     """An output of a node that saves it."""
-    if isinstance(node.saved[index], Variable):  # the node of `complex_primitives`
+    if isinstance(node.saved[index], Variable):  # the node of `complex_numbers.primitives`
         return node.saved[index]  # type: ignore[no-any-return]
     output = Variable._of(node.saved[index], True, node)
     output.index = index

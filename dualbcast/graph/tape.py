@@ -42,7 +42,7 @@ class Primitive:
     # in neither way; then complex numbers are refused, unless `complex_outputs` is given.
     linear_in: Literal["all", "each", ""] = ""
     # For each output, whether it is complex where inputs are. Then `forward` and `pullback` take complex arrays and
-    # Variables as well; see `complex_primitives`.
+    # Variables as well; see `complex_numbers.primitives`.
     complex_outputs: tuple[bool, ...] = ()
 
 

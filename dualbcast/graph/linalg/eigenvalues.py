@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.complex_primitives import run_complex
+from dualbcast.graph.complex_numbers.primitives import run_complex
 from dualbcast.graph.elementwise import where
 from dualbcast.graph.linalg.products import adjoint
 from dualbcast.graph.linalg.solving import solve
