@@ -11,6 +11,7 @@ Each file imports only files of lines further up in this list:
     frozen                                  a user's arrays are copied or read-only while they are needed
     variable                                an array that remembers how it was computed
     batched                                 a Variable inside vmap
+    complex_numbers                         complex numbers, by their parts:
     complex_numbers/variable                a Variable of complex numbers, as a pair of others
     primitives                              primitives run on Variables and are recorded
     lazy                                    element-wise operations wait, and become one function
