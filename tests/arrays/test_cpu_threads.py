@@ -392,7 +392,7 @@ def test_few_elements_that_take_long_are_shared_on_the_short_way():
 def test_the_pace_is_what_the_caller_alone_would_take():
     """A thread that did not come did nothing: the launch took as long as by one."""
     recorder = Recorder(seconds=0)
-    work = recorder.ranges(range(0, 9000, 1000), (8000,), POINTERS)
+    work = recorder.ranges(recorder._address, range(0, 9000, 1000), (8000,), POINTERS)
     assert thread_pool.run(work, threads=1) == 1.0
     recorder.calls.clear()
     faster = thread_pool.run(work, threads=2)

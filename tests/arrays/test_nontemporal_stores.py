@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -39,16 +40,16 @@ def cell(c, f, i, z):
 
 
 @pytest.fixture
-def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def streamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Every launch of CPU kernels is streamed that can be; a list of the ranges."""
     found: list[Any] = []
     ranges, past, called = cpu_kernel.CpuKernel.ranges, cpu_kernel.CpuKernel._past_the_cache, ArrayCall.ranges
     streaming: set[int] = set()
 
-    def record(self: Any, bounds: Any, ints: Any, pointers: Any, streamed: bool = False) -> Work:
-        if streamed:
+    def record(self: Any, address: int, bounds: Any, ints: Any, pointers: Any) -> Work:
+        if address in streaming:
             found.extend(itertools.pairwise(bounds))
-        return ranges(self, bounds, ints, pointers, streamed)
+        return ranges(self, address, bounds, ints, pointers)
 
     def record_address(self: Any, *terms: Any) -> int:
         address = past(self, *terms)
@@ -67,7 +68,9 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(policy, "FEW", 1)
     # However fast the machine is, no launch of two ranges is one of few elements, which are never streamed.
     monkeypatch.setattr(policy, "THREAD_NS", 0)
-    return found
+    cpu_kernel.CpuKernel.address.cache_clear()
+    yield found
+    cpu_kernel.CpuKernel.address.cache_clear()
 
 
 GUARD = 0xA5
@@ -96,7 +99,8 @@ def test_any_range_writes_the_bits_that_it_writes_unstreamed_and_no_others(data:
         firsts = [-buffer.ctypes.data % 64 + 64 + offset for buffer, offset in zip(buffers, offsets, strict=True)]
         places = [buffer.ctypes.data + first for buffer, first in zip(buffers, firsts, strict=True)]
         pointers = [*(array.ctypes.data for array in arguments), *places]
-        thread_pool.run(kernel.ranges((start, stop), (rows, columns, columns, 2), pointers, is_streamed))
+        address = kernel._past_the_cache() if is_streamed else kernel._address
+        thread_pool.run(kernel.ranges(address, (start, stop), (rows, columns, columns, 2), pointers))
         for buffer, first in zip(buffers, firsts, strict=True):
             assert (buffer[: first + 4 * start] == GUARD).all()
             assert (buffer[first + 4 * stop :] == GUARD).all()
@@ -118,6 +122,7 @@ def test_storage(streamed: list[Any], size: int, dtype: str) -> None:
     streamed.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy, "room", lambda: 1 << 60)
+        cpu_kernel.CpuKernel.address.cache_clear()
         expected, partials = cell.value_and_jacobian(*arrays, z, wrt=("c", "f", "i"))
     assert streamed == []
     for a, b in zip([value, *(jacobian[k] for k in "cfi")], [expected, *(partials[k] for k in "cfi")], strict=True):
@@ -273,5 +278,5 @@ def test_what_is_not_aligned_is_not_streamed() -> None:
         buffer = np.zeros(5000 * 8 + 128, np.uint8)
         first = -buffer.ctypes.data % 64 + offset
         y = buffer[first : first + 40000].view(np.float64)
-        thread_pool.run(kernel.ranges((0, 5000), (5000,), (x.ctypes.data, y.ctypes.data), True))
+        thread_pool.run(kernel.ranges(kernel._past_the_cache(), (0, 5000), (5000,), (x.ctypes.data, y.ctypes.data)))
         np.testing.assert_allclose(y, x + np.tanh(x), rtol=1e-15)

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from dualbcast.codegen.llvm.target import STOPPED
 from dualbcast.codegen.loops.calls import write_address_call
 from dualbcast.runtime.cpu import interrupt, policy
-from dualbcast.runtime.cpu.kernel import CpuKernel, launch
+from dualbcast.runtime.cpu.kernel import CpuKernel, run_ranges, threads_for
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.iteration_space import Geometry
 
@@ -46,13 +46,14 @@ class AddressCall:
 
         It is False where the address of an input is no multiple of its itemsize, and nothing has run.
         """
-        if not self._is_one_range and self._total > self._kernel.pace.short:
-            if any(map(and_, addresses, self._masks)):
-                return False
-            launch(self._kernel, self._total, self._ints, addresses)
-            return True
         if interrupt.cancelled:
             interrupt.begin()
+        threads = 1 if self._is_one_range else threads_for(self._kernel, self._total)
+        if threads > 1:
+            if any(map(and_, addresses, self._masks)):
+                return False
+            run_ranges(self._kernel, self._total, self._ints, addresses, threads)
+            return True
         if self._is_one_range:
             status = self._run(self._head, self._pack(*addresses))
         else:

@@ -99,7 +99,7 @@ class CpuKernel:
         """Run the elements from `start` to `stop`; `ints` are the sizes and then the strides, in elements."""
         numbers = start, stop, *ints, *pointers
         if len(numbers) > _CTYPES_ARGUMENTS:
-            thread_pool.run(self.ranges((start, stop), ints, pointers))
+            thread_pool.run(self.ranges(self._address, (start, stop), ints, pointers))
         # Slower than by a caller of `thread_pool`, but that would be compiled, and a first call takes this way.
         elif ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * len(numbers))(self._address)(*numbers):
             raise interrupt.raised()
@@ -111,11 +111,8 @@ class CpuKernel:
         label = f"dualbcast:{spec.element}:{len(spec.inputs)}_to_{len(spec.outputs)}:{spec.dtype}"
         return load(code, symbols, label)(KERNEL)
 
-    def ranges(
-        self, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int], streamed: bool = False
-    ) -> Work:
-        """The work from each of `bounds` to the next; `streamed` with outputs stored past the cache: the same bits."""
-        address = self._past_the_cache() if streamed else self._address
+    def ranges(self, address: int, bounds: Sequence[int], ints: Sequence[int], pointers: Sequence[int]) -> Work:
+        """The work from each of `bounds` to the next, by the machine code at an `address`."""
         count = len(bounds) - 1
         arguments = array("q", (0, 0, *ints, *pointers))
         length = len(arguments)
@@ -242,7 +239,7 @@ def launch(
             pace.note(began, 1.0, total)
         pace.is_warm = True
         return
-    threads = _threads_for(kernel, total, threads)
+    threads = threads_for(kernel, total, threads)
     if split is not None and blocks:
         if packing is not None:
             pointers, _copies = contiguous_copies(kernel.itemsizes, packing, pointers, threads)
@@ -252,15 +249,24 @@ def launch(
         address = kernel.address(total, tuple([at for at, _ in packing.sums]))
         work = panel_work(address, kernel.itemsizes, packing, tuple(ints), pointers, threads)
     else:
-        streamed = kernel.goes_past_the_cache(total)
-        work = kernel.ranges(_bounds_for(kernel, total, ints, threads), ints, pointers, streamed)
+        run_ranges(kernel, total, ints, pointers, threads)
+        return
     pace.note(began, thread_pool.run(work, threads), total)
 
 
-def _threads_for(kernel: CpuKernel, total: int, most: int | None = None) -> int:
+def run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Sequence[int], threads: int) -> None:
+    """The same on so many threads, for a kernel that neither sums nor has packed inputs."""
+    work = kernel.ranges(kernel.address(total), _bounds_for(kernel, total, ints, threads), ints, pointers)
+    began = perf_counter_ns()
+    kernel.pace.note(began, thread_pool.run(work, threads), total)
+
+
+def threads_for(kernel: CpuKernel, total: int, most: int | None = None) -> int:
     """How many threads a launch is worth, at most so many; by default `get_num_threads()`."""
-    most = most or get_num_threads()
-    return most if most > 1 and policy.is_worth_threads(kernel.pace.element * total) else 1
+    # The number that may be used comes last, since it takes the longest to find out.
+    if total <= kernel.pace.short or not policy.is_worth_threads(kernel.pace.element * total):
+        return 1
+    return most or get_num_threads()
 
 
 def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int) -> tuple[int, ...]:
@@ -369,15 +375,17 @@ class CpuFastPath(FastPath):
             launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
             return True
         began = perf_counter_ns()
-        if total <= pace.short:
+        threads = threads_for(kernel, total)
+        if threads == 1:
             is_aligned = self._run_range(values, targets)
             if perf_counter_ns() - began >= policy.THREAD_NS:
                 pace.note(began, 1.0, total)
             return is_aligned
         call = self._call or self._make_call()
-        threads = _threads_for(kernel, total)
         bounds = _bounds_for(kernel, total, geometry.ints, threads)
-        faster = thread_pool.run(call.ranges(bounds, values, targets), threads)
+        work = call.ranges(bounds, values, targets)
+        began = perf_counter_ns()
+        faster = thread_pool.run(work, threads)
         if faster:
             pace.note(began, faster, total)
         return faster > 0
