@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.rules.registration import stop_derivative
+from dualbcast.rules.registration import custom_partials, stop_derivative
 
 __all__ = ["cross", "det", "eigh", "eigvalsh", "inv", "norm", "normalize", "solve"]
 
@@ -48,8 +48,14 @@ def norm(a: Any) -> Any:
     >>> linalg.norm((3.0, 4.0))
     5.0
     """
-    total = np.sum(np.multiply(a, a))
-    return math.sqrt(total) if total > 0.0 else total
+    return _root(np.sum(np.multiply(a, a)))
+
+
+# The root is that of the value, by which users divide as well: the reciprocal is computed once.
+@custom_partials(lambda _total, root: (0.5 / root if root > 0.0 else 0.0,))
+def _root(total: float) -> float:
+    """The square root, with the derivative 0 at 0."""
+    return math.sqrt(total)
 
 
 def normalize(a: Any) -> Any:
