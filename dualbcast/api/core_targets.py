@@ -21,7 +21,7 @@ from dualbcast.program.element import Ran
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
-from dualbcast.runtime.arguments import beside
+from dualbcast.runtime.arguments import beside, forms_of
 
 # The products of which the blocks of cores are stored whole.
 _WHOLE: dict[Which, Which] = {
@@ -152,23 +152,54 @@ def derived(
     kept = layout.derived.get(key)
     if kept:
         with beside(values):
-            if layout.memory is None:
-                layout.memory = CoreMemory(
-                    specialisation.prepare("value", values).plan, specialisation.element.names, values
-                )
-            arrays = [layout.memory.array(core, dtype) for core, dtype in kept]
+            memory = _memory(specialisation, layout, values)
+            arrays = [memory.array(core, dtype) for core, dtype in kept]
         run(tuple([part for array, core in zip(arrays, cores, strict=True) for part in parts_of(array, core, "")]))
         return arrays
     results, outputs = run(())
     parts = results.parts(outputs)
     if kept is None:
         # The kernel may write to the arrays where it stores all parts, and sums none.
-        is_plain = specialisation.recorder is None and results.stores_parts and results.checks is None
-        is_plain = is_plain and bool(results.shape) and all(part.shape == results.shape for part in parts)
+        is_plain = _is_plain(specialisation, results) and results.stores_parts
+        is_plain = is_plain and all(part.shape == results.shape for part in parts)
         begins = itertools.accumulate(map(math.prod, cores[:-1]), initial=0)
         known = [(core, parts[at].dtype) for core, at in zip(cores, begins, strict=True)]
         layout.derived.keep(key, known if is_plain else [])
     return joined(parts, cores, specialisation.stack)
+
+
+def tangent_blocks(
+    specialisation: Specialisation, layout: CoreLayout, values: tuple[Any, ...], tangents: list[Any]
+) -> CoreJacobian:
+    """The change of the Jacobian along tangents of the elements; from the second call on, its blocks are views."""
+    key = "tangent", forms_of(tuple(tangents))
+    kept: Results | None = layout.derived.get(key)
+    if kept:
+        with beside(values):
+            sizes = len(kept.positions), kept.structure.count
+            whole = _memory(specialisation, layout, values).blocks(sizes, kept.signature.result_dtype)
+        new = tuple([whole[place] for place in kept.places(1)[0]])
+        specialisation.forward("tangent", values, tangents, new)
+        return CoreJacobian(kept, layout, parts=whole)
+    results, outputs = specialisation.forward("tangent", values, tangents)
+    if kept is None:
+        is_plain = _is_plain(specialisation, results) and bool(outputs)
+        is_plain = is_plain and all(output.shape == results.shape for output in outputs)
+        layout.derived.keep(key, results if is_plain else False)
+    return CoreJacobian(results, layout, Jacobian._of(results, outputs))
+
+
+def _is_plain(specialisation: Specialisation, results: Results) -> bool:
+    """Whether a kernel may write the results of such calls to arrays with cores."""
+    return specialisation.recorder is None and results.checks is None and bool(results.shape)
+
+
+def _memory(specialisation: Specialisation, layout: CoreLayout, values: tuple[Any, ...]) -> CoreMemory:
+    if layout.memory is None:
+        plan = specialisation.prepare("value", values).plan
+        layout.memory = CoreMemory(plan, specialisation.element.names, values)
+    memory: CoreMemory = layout.memory
+    return memory
 
 
 def as_scalars(arrays: list[Any], shape: Shape) -> list[Any]:

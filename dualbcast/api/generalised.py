@@ -13,7 +13,7 @@ from typing import Any
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.core_dimensions import CoreBinder, CoreSignature
 from dualbcast.api.core_direct import CoreDirect, are_arrays
-from dualbcast.api.core_targets import CoreTargets, derived
+from dualbcast.api.core_targets import CoreTargets, derived, tangent_blocks
 from dualbcast.api.derivative_methods import Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction
@@ -150,8 +150,8 @@ class GeneralisedFunction(BroadcastFunction):
         wanted, given = directions_of(primals, tangents)
         gradient = None if wrt is None else wrt_key(wrt)
         specialisation, values = self._dispatch.find(tuple(primals), named, wanted, gradient)
-        results, outputs = specialisation.forward("tangent", values, _tangents(given, _layout(specialisation)))
-        return CoreJacobian(results, _layout(specialisation, specialisation.gradient), Jacobian._of(results, outputs))
+        elements = _tangents(given, _layout(specialisation))
+        return tangent_blocks(specialisation, _layout(specialisation, specialisation.gradient), values, elements)
 
     @entry_point
     def sum(self, *arrays: Any, wrt: Wrt = None, order: int = 0, **named: Any) -> Any:

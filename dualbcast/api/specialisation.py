@@ -303,7 +303,8 @@ class Specialisation:
         """The call of a derived function for values and then tangents or cotangents."""
         element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
-            return element.prepare("jacobian", values, self.gradient)
+            which: Which = "jacobian" if element.cores is None else "jacobian_blocks"
+            return element.prepare(which, values, self.gradient, out=out)
         if derivation == "pushforward":
             return element.prepare("parts", values, out=out)
         # What is given to write to has the result's shape, so that nothing is summed.

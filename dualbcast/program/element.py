@@ -97,7 +97,8 @@ class Element:
             label = self.label
             if derivation != "select":
                 label += f": {derivation.replace('_', ' ')} in {', '.join(self.names[at] for at in wrt)}"
-            cores = self.cores if derivation == "partial" else None
+            # Those of the parameters, and of outputs where they are the same ones.
+            cores = self.cores if derivation in ("partial", "tangent") else None
             element = Element(function, (*self.names, *more), label, self.options, cores)
             self._derived[derivation, wrt] = element
         return element

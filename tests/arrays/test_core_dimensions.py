@@ -562,6 +562,36 @@ def test_products_with_hessians():
     np.testing.assert_allclose(hessian["v", "v"][0], [[4.0, 2.0], [2.0, 0.0]])
 
 
+@pytest.mark.parametrize("shapes", [((700,), (700,)), ((700,), ()), ((), ()), ((1, 30), (20, 1))])
+@pytest.mark.parametrize("wrt", ["mvs", "m", "vs"])
+def test_later_products_with_hessians(shapes: tuple[tuple[int, ...], tuple[int, ...]], wrt: str):
+    @differentiable_broadcast(signature="(2,2),(2),()->(2),()")
+    def mixed(m, v, s):
+        w = np.linalg.inv(m) @ v
+        return np.array([w[0] * s, v[1] * 3.0]), s * s * m[0][1] + v @ v
+
+    rng, batches = np.random.default_rng(13), (shapes[0], shapes[1], shapes[0])
+    cores, columns = ((2, 2), (2,), ()), {"m": [0, 1, 2, 3], "v": [4, 5], "s": [6]}
+
+    def drawn() -> list[Any]:
+        return [rng.normal(size=(*batch, *core)) for batch, core in zip(batches, cores, strict=True)]
+
+    m, v, s = drawn()
+    primals = m + 3.0 * np.eye(2), v, s
+    hessian, shape = np.asarray(mixed.hessian(*primals)), np.broadcast_shapes(*shapes)
+    for _ in range(3):
+        tangents = drawn()
+        flat = [
+            np.broadcast_to(x.reshape(*batch, -1), (*shape, x.size // math.prod(batch)))
+            for x, batch in zip(tangents, batches, strict=True)
+        ]
+        product = mixed.hvp(primals, tangents, wrt=tuple(wrt))
+        expected = np.einsum("...oij,...j->...oi", hessian, np.concatenate(flat, axis=-1))
+        chosen = [column for name in wrt for column in columns[name]]
+        np.testing.assert_allclose(np.asarray(product), expected[..., chosen], rtol=1e-12, atol=1e-12)
+        assert product[0, wrt[0]].shape == (*shape, 2, *cores["mvs".index(wrt[0])])
+
+
 @pytest.mark.parametrize("shapes", [((700,), (700,), (700,)), ((700,), (), (1,)), ((), (), ()), ((40, 30),) * 3])
 @pytest.mark.parametrize("layout", ["C", "F", "columns"])
 def test_later_calls_with_tangents_and_cotangents(shapes: tuple[tuple[int, ...], ...], layout: str):
