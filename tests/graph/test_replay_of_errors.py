@@ -46,6 +46,18 @@ def test_a_caught_error_of_a_kernel_ends_the_recording() -> None:
         assert found == (900.0 if value == 9.0 else int(value) * value)
 
 
+def test_a_program_that_cannot_be_made_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no memory for it")
+
+    monkeypatch.setattr("dualbcast.graph.transformations.compilation.Program", fail)
+    compiled = graph.compile(graph.grad(lambda x: np.sum(x * x)))
+    for _ in range(4):
+        np.testing.assert_array_equal(compiled(X), 2 * X)
+    expected = "not replayed, since no program could be made: RuntimeError: no memory for it"
+    assert compiled.explain() == f"1 form of arguments: {expected}"
+
+
 def scaled(x: Any) -> Any:
     return x * scaled.scale  # type: ignore[attr-defined]
 

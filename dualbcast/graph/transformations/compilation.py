@@ -238,16 +238,21 @@ class Compiled:
 
 def _replay(form: _Form, arrays: list[Any]) -> tuple[Any, ...] | None:
     """The result of a form's program, as a tuple of one item; None where the function is to be called itself."""
+    if form.program is None and form.make is not None:
+        try:
+            form.program = form.make()
+        except Exception as error:
+            # It would fail again, so the function is not recorded any more.
+            form.reason = f"not replayed, since no program could be made: {type(error).__name__}: {error}"
+        form.make = None
     try:
-        if form.program is None and form.make is not None:
-            form.program, form.make = form.make(), None
         result = None if form.program is None else form.program.run(arrays)
     except Exception:
         # The function will raise it with its own lines. Some of what the program keeps may be half done.
-        form.program = form.make = None
+        form.program = None
         return None
     except BaseException:
-        form.program = form.make = None
+        form.program = None
         raise
     form.runs += result is not None
     return result
