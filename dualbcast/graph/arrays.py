@@ -230,3 +230,10 @@ def opened(tree: Any) -> tuple[list[Any], list[Any], Any]:
         tree, is_leaf=lambda each: each is not tree, none_is_leaf=True, namespace=_NAMESPACE
     )
     return accessors, parts, structure
+
+
+def constants_of(tree: Any) -> Any:
+    """What an object of a registered class has beside its parts: optree's metadata."""
+    import optree
+
+    return optree.tree_flatten_one_level(tree, none_is_leaf=True, namespace=_NAMESPACE)[1]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import abc
+import dataclasses
+import enum
+import functools
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import optree
 import pytest
 
 import dualbcast.errors
@@ -147,6 +152,171 @@ def test_the_class_of_an_object_is_watched() -> None:
         np.testing.assert_array_equal(compiled(X), 2 * X)
     member.__class__ = Trebled
     np.testing.assert_array_equal(compiled(X), 3 * X)
+
+
+def of_both(x: Any, first: Any, second: Any) -> Any:
+    return x * first.w * second.w
+
+
+def test_two_arguments_of_one_class_are_both_watched() -> None:
+    first, second = Slots(), Slots()
+    first.w, second.w = 2.0, 3.0
+    compiled = graph.compile(of_both)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X, first, second), 6 * X)
+    first.w = 5.0
+    np.testing.assert_array_equal(compiled(X, first, second), 15 * X)
+
+
+SCALE = 2.0
+
+
+def times_scale(x: Any) -> Any:
+    return x * SCALE
+
+
+@dataclasses.dataclass
+class Model:
+    w: Any
+
+    def __post_init__(self) -> None:
+        self.power = 1
+
+    def __call__(self, x: Any) -> Any:
+        return times_scale(x * self.w) ** self.power
+
+
+class Tuple(NamedTuple):
+    w: Any
+
+    def __call__(self, x: Any) -> Any:
+        return times_scale(x * self.w)
+
+
+class Layer:
+    def __init__(self, w: Any, function: Any) -> None:
+        self.w, self.function = w, function
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x * self.w)
+
+
+optree.register_pytree_node(
+    Layer,
+    lambda layer: ((layer.w,), layer.function, ("w",)),
+    lambda function, parts: Layer(*parts, function),
+    namespace="dualbcast",
+)
+
+
+@pytest.mark.parametrize("make", [Model, Tuple, lambda w: Layer(w, times_scale)])
+def test_what_methods_of_arguments_read_is_watched(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = graph.compile(lambda model, x: model(x))
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(make(np.ones(3)), X), 2 * X)
+    monkeypatch.setattr(f"{__name__}.SCALE", 5.0)
+    np.testing.assert_array_equal(compiled(make(np.ones(3)), X), 5 * X)
+
+
+def test_attributes_of_arguments_that_are_no_fields_are_watched() -> None:
+    compiled, model = graph.compile(lambda model, x: model(x)), Model(np.ones(3))
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(model, X), 2 * X)
+    assert "replayed, 1 time" in compiled.explain()
+    model.power = 2
+    np.testing.assert_array_equal(compiled(model, X), (2 * X) ** 2)
+
+
+@functools.wraps(np.sum)
+def scaled_sum(x: Any) -> Any:
+    return np.sum(x) * SCALE
+
+
+def test_a_function_that_wraps_one_of_numpy_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = graph.compile(lambda x: scaled_sum(x))
+    for _ in range(3):
+        assert compiled(X) == 12.0
+    monkeypatch.setattr(f"{__name__}.SCALE", 5.0)
+    assert compiled(X) == 30.0
+
+
+class Kind(enum.Enum):
+    scaled = "times"
+
+
+NAMES: Any = {"in a dict": {"name": "times"}, "a key": {"times": None}, "a member": Kind.scaled}
+
+
+@pytest.mark.parametrize("where", ["an argument", "in a tuple", *NAMES])
+def test_functions_that_getattr_finds_in_a_module_are_watched(where: str) -> None:
+    functions: Any = types.ModuleType("functions")
+    exec("scale = 2.0\ndef times(x): return x * scale", functions.__dict__)
+    steps: Any = {
+        "an argument": lambda x, name: getattr(functions, name)(x),
+        "in a tuple": lambda x, _: [getattr(functions, each)(x) for each in ("times", "times")][1],
+        "in a dict": lambda x, _: getattr(functions, NAMES["in a dict"]["name"])(x),
+        "a key": lambda x, _: [getattr(functions, each)(x) for each in NAMES["a key"]][-1],
+        "a member": lambda x, _: getattr(functions, NAMES["a member"].value)(x),
+    }
+    compiled = graph.compile(steps[where])
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X, "times"), 2 * X)
+    assert "replayed, 1 time" in compiled.explain()
+    functions.scale = 5.0
+    np.testing.assert_array_equal(compiled(X, "times"), 5 * X)
+
+
+class Meta(type):
+    scale = 2.0
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+class Other:
+    scale = 5.0
+
+
+def test_metaclasses_and_bases_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Child(Base):
+        pass
+
+    compiled = graph.compile(lambda x: x * Made.scale * Child.scale)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X), 4 * X)
+    monkeypatch.setattr(Meta, "scale", 3.0)
+    np.testing.assert_array_equal(compiled(X), 6 * X)
+    Child.__bases__ = (Other,)
+    np.testing.assert_array_equal(compiled(X), 15 * X)
+
+
+class Abstract(abc.ABC):
+    scale = 2.0
+
+    @abc.abstractmethod
+    def given(self) -> float: ...
+
+
+class Concrete(Abstract):
+    def given(self) -> float:
+        return self.scale
+
+
+MODEL, CONCRETE, KIND = Model(2.0), Concrete(), Kind.scaled
+STEPS: Any = {
+    "a dataclass": lambda x: MODEL(x),
+    "of an abstract class": lambda x: x * CONCRETE.given(),
+    "of an Enum": lambda x: x * 2 if KIND is Kind.scaled else x,
+}
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_captured_objects_of_the_usual_kinds_are_replayed(what: str) -> None:
+    compiled = graph.compile(STEPS[what])
+    for _ in range(4):
+        compiled(X)
+    assert compiled.explain() == "1 form of arguments: replayed, 2 times"
 
 
 def test_what_does_not_change_is_still_replayed() -> None:

@@ -11,7 +11,7 @@ import dis
 import functools
 import types
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Generic, Protocol
@@ -27,8 +27,9 @@ from dualbcast.rules.guards import ABSENT, Capture, reader
 
 # Modules of which the functions give the same for the same arguments, and stay what they are.
 _TRUSTED = {
-    *("array_api_compat", "builtins", "cmath", "collections", "contextlib", "dataclasses", "dualbcast", "functools"),
-    *("itertools", "math", "ml_dtypes", "numbers", "numpy", "operator", "scipy", "types", "typing"),
+    *("abc", "array_api_compat", "builtins", "cmath", "collections", "contextlib", "dataclasses", "dualbcast"),
+    *("enum", "functools", "itertools", "math", "ml_dtypes", "numbers", "numpy", "operator", "reprlib", "scipy"),
+    *("types", "typing"),
 }
 _UNTRUSTED = ("numpy.random", "scipy.stats", "scipy.optimize")
 _IMPURE = {
@@ -38,7 +39,7 @@ _IMPURE = {
 _CONSTANTS = {bool, int, float, complex, str, bytes, type(None), range, slice, object, CodeType, types.CellType}
 _CONSTANTS_BY_CLASS = (np.generic, np.dtype, np.ufunc, Enum)
 # Builtin classes of which a user's class may be a subclass: what is in their objects is looked at, or does not change.
-_BASES = {object, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum, types.SimpleNamespace}
+_BASES = {object, type, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum, types.SimpleNamespace}
 # What only classes have that are written in C, whose objects may hide anything; and what all classes may have of it.
 _OF_C = {"method_descriptor", "wrapper_descriptor", "getset_descriptor", "classmethod_descriptor"}
 _OF_ALL = {"__dict__", "__weakref__", "__hash__"}
@@ -47,9 +48,9 @@ _MOST_OBJECTS, _MOST_BYTES = 2000, 1 << 20
 
 
 class Captures:
-    """The captures of some functions and other objects, as they are now; `refusal` says what cannot be watched."""
+    """What can be seen from some objects, given with paths, as it is now; `refusal` says what cannot be watched."""
 
-    def __init__(self, roots: dict[str, Any]) -> None:
+    def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
         self.refusal = ""
         # The Variables among them.
         self.variables: list[Variable] = []
@@ -61,10 +62,10 @@ class Captures:
         self._absent: list[tuple[Any, set[str]]] = []
         self._arrays: list[tuple[Any, Any, bytes]] = []
         self._seen: dict[int, Any] = {}
-        # Modules, and the names of attributes in all functions, which may be those of modules.
+        # Modules, and all names and texts in what is seen, which may be those of attributes of modules.
         self._modules: list[ModuleType] = []
         self._names: set[str] = set()
-        for path, root in roots.items():
+        for path, root in roots:
             self._see(root, path)
         self._see_modules()
 
@@ -107,6 +108,7 @@ class Captures:
     def _see(self, value: Any, path: str) -> None:
         """Watch all that can be seen from an object."""
         kind = type(value)
+        self._names |= _texts_in(value)
         if self.refusal or kind in _CONSTANTS or isinstance(value, _CONSTANTS_BY_CLASS) or id(value) in self._seen:
             return
         self._seen[id(value)] = value
@@ -147,6 +149,7 @@ class Captures:
             else:
                 self._sizes.append((value, len(value)))
             for key in value if isinstance(value, dict) else range(len(value)):
+                self._see(key, f"a key of {path}")
                 self._guard(value, key, f"{path}[{key!r}]")
         else:
             for at, each in enumerate(value):
@@ -178,8 +181,10 @@ class Captures:
             self._guard(attributes, name, f"{path}.{name}")
 
     def _see_class(self, value: type) -> None:
+        self._see(type(value), f"the class of {value.__name__}")
         for each in value.__mro__ if not _is_trusted(value) else ():
             if each not in _BASES:
+                self._guard(each, "__bases__", f"{each.__name__}.__bases__", attribute=True)
                 self._sizes.append((vars(each), len(vars(each))))  # a new name may hide one of a base
             for name, attribute in list(vars(each).items()) if each not in _BASES else ():
                 is_for_python = name.startswith(("__", "_abc_")) and not isinstance(attribute, FunctionType)
@@ -190,7 +195,8 @@ class Captures:
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._guard(function, name, f"{path}.{name}", attribute=True)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._guard(cell, "cell_contents", name)
+            if name != "repr_running":  # the set by which dataclasses notice that they print themselves
+                self._guard(cell, "cell_contents", name)
         self._see(getattr(table.lookup(function), "partials", None), f"the partials of {path}")
         if _is_trusted(function):
             return
@@ -235,9 +241,18 @@ def _names_in(code: CodeType) -> Iterator[tuple[str, str]]:
     for each in dis.get_instructions(code):
         if isinstance(each.argval, str) and "FAST" not in each.opname and "DEREF" not in each.opname:
             yield each.opname, each.argval
+        elif isinstance(each.argval, tuple | frozenset):
+            yield from [(each.opname, text) for part in each.argval for text in _texts_in(part)]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names_in(constant)
+
+
+def _texts_in(value: Any) -> set[str]:
+    """A text, or the texts that a member of an Enum stands for."""
+    if isinstance(value, Enum):
+        return {value.name, str(value.value)}
+    return {value} if isinstance(value, str) else set()
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
@@ -259,7 +274,10 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 def _is_trusted(value: Any) -> bool:
     """Whether a module, class or function stays what it is and is pure."""
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or ""
+    if isinstance(value, FunctionType):
+        name = value.__globals__.get("__name__", "")  # `functools.wraps` copies __module__ from another function
+    else:
+        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or ""
     return name.partition(".")[0] in _TRUSTED and not name.startswith(_UNTRUSTED)
 
 

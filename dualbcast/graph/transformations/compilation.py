@@ -18,6 +18,7 @@ from numpy import ndarray
 
 from dualbcast.errors import ArgumentError, a_or_an, entry_point
 from dualbcast.graph.arrays import (
+    constants_of,
     is_array,
     is_complex,
     is_registered,
@@ -58,8 +59,9 @@ class _Unfit(Exception):
 class _Form:
     """What is known of calls whose arguments have one form."""
 
-    def __init__(self, objects: dict[str, Any]) -> None:
-        # Arguments that are neither arrays nor numbers, which stay alive while their ids are in the key.
+    def __init__(self, objects: list[Any]) -> None:
+        # Arguments and attributes of them that are neither arrays nor numbers. They stay alive, since their ids are in
+        # the key.
         self.objects = objects
         self.program: Program | None = None
         self.make: Callable[[], Program] | None = None
@@ -153,7 +155,7 @@ class Compiled:
         if STATE.depth or STATE.is_compiling or STATE.observer is not None:
             return self._function(*args, **named)
         arrays: list[Any] = []
-        objects: dict[str, Any] = {}
+        objects: list[Any] = []
         key: list[Any] = [STATE.is_fusing, STATE.jacobian, STATE.is_recording]
         try:
             for at, each in enumerate(args):
@@ -186,7 +188,11 @@ class Compiled:
         """The result of the function itself, which is recorded if that may help later."""
         is_recorded = form.is_warm and not (form.reason or form.program or form.make or STATE.launches)
         form.is_warm = True
-        captures = Captures({"the function": self._function, **form.objects}) if is_recorded else None
+        captures = None
+        if is_recorded:
+            objects = [*form.objects, *_visible((args, named))]
+            among = [(f"the argument of type {type(each).__name__}", each) for each in objects]
+            captures = Captures([("the function", self._function), *among])
         if captures is not None and captures.refusal:
             form.reason, captures = f"not replayed, since {captures.refusal}", None
         with thaw_on_failure():
@@ -285,8 +291,9 @@ def _own(variable: Variable) -> Any:
     return array[()] if array.ndim == 0 else array.copy("K")
 
 
-def _flatten(tree: Any, is_wrt: bool, arrays: list[Any], key: list[Any], objects: dict[str, Any]) -> None:
-    """Add the arrays in a container to `arrays`, and all that a program depends on to the key."""
+def _flatten(tree: Any, is_wrt: bool, arrays: list[Any], key: list[Any], objects: list[Any]) -> None:
+    """Add the arrays in a container to `arrays`, and all that a program depends on to the key; what has its id there is
+    added to `objects`."""
     kind = type(tree)
     if kind is ndarray and tree.dtype.kind != "c":
         arrays.append(tree)
@@ -305,15 +312,15 @@ def _flatten(tree: Any, is_wrt: bool, arrays: list[Any], key: list[Any], objects
         for part in (tree.real, tree.imag):
             _flatten(part, is_wrt, arrays, key, objects)
     else:
-        parts = _parts(tree, kind, key)
+        parts = _parts(tree, kind, key, objects)
         if parts is None:
             key.append(id(tree))
-            objects[f"the argument of type {kind.__name__}"] = tree
+            objects.append(tree)
         for part in parts or ():
             _flatten(part, is_wrt, arrays, key, objects)
 
 
-def _parts(tree: Any, kind: type, key: list[Any]) -> Iterable[Any] | None:
+def _parts(tree: Any, kind: type, key: list[Any], objects: list[Any]) -> Iterable[Any] | None:
     """The parts of a container, whose structure is added to the key; None for any other object."""
     key.append(kind)
     if kind is dict:
@@ -324,15 +331,40 @@ def _parts(tree: Any, kind: type, key: list[Any]) -> Iterable[Any] | None:
         return tree  # type: ignore[no-any-return]
     if isinstance(tree, Variable) or is_array(tree) or hasattr(kind, "__array_ufunc__"):
         raise _Unfit
-    if kind_of(kind) not in ("leaf", "object"):
-        pairs = [*parts_of_tree(kind_of(kind), tree)]
-        key.append(tuple([name for name, _ in pairs]))
-        return [part for _, part in pairs]
+    container = kind_of(kind)
+    if container not in ("leaf", "object"):
+        pairs = dict(parts_of_tree(container, tree))
+        key.append(tuple(pairs))
+        if container in ("dict", "dataclass"):  # the function gets a copy with all attributes
+            others = {name: each for name, each in getattr(tree, "__dict__", pairs).items() if name not in pairs}
+            key += others
+            key += [repr(each) if type(each) in (*_STATIC, float) else id(each) for each in others.values()]
+            objects += others.values()
+        return pairs.values()
     if is_registered(kind):
         _, opened_parts, structure = opened(tree)
         key.append(structure)
         return opened_parts
     return None
+
+
+def _visible(tree: Any) -> Iterator[Any]:
+    """What a function can read of an argument beside arrays and numbers: texts, the classes of containers, of which it
+    may call methods, and what optree knows as constants of an object."""
+    kind = type(tree)
+    container = kind_of(kind)
+    if container == "object":
+        if is_registered(kind):
+            yield from (kind, constants_of(tree))
+            for part in opened(tree)[1]:
+                yield from _visible(part)
+    elif container != "leaf":
+        yield kind
+        for name, part in parts_of_tree(container, tree):
+            yield name
+            yield from _visible(part)
+    elif isinstance(tree, str):
+        yield tree
 
 
 def _assembled(tree: Any, codes: Iterator[str], named: Callable[[Any], str]) -> str:
