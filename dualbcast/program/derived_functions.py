@@ -119,15 +119,17 @@ def normal_equations_of(function: ir.Function, wrt: Sequence[int], *, weighted: 
     partials, names = dual.tangents(), unused_names(dual.function)
     builder, residuals = Builder(names), [output.value for output in function.outputs]
     weights = [ir.Var(names.fresh(f"{output.name}_weight"), "float") for output in function.outputs if weighted]
-    columns = {"r": residuals} | {
-        function.params[p].name: [partials.get((at, p), ir.ZERO) for at in range(len(residuals))] for p in wrt
-    }
+    # A parameter may have the name r, too.
+    columns = [("r", residuals)]
+    columns += [
+        (function.params[p].name, [partials.get((at, p), ir.ZERO) for at in range(len(residuals))]) for p in wrt
+    ]
     outputs = []
-    for position, (left, column) in enumerate(columns.items()):
+    for position, (left, column) in enumerate(columns):
         if weighted:
             pairs = zip(column, weights, strict=True)
             column = [each if each == ir.ZERO else builder.operate("mul", each, w, where=where) for each, w in pairs]
-        for right, other in [*columns.items()][position:]:
+        for right, other in columns[position:]:
             terms = [(a, b) for a, b in zip(column, other, strict=True) if ir.ZERO not in (a, b)]
             outputs.append(ir.Output(names.fresh(f"{left}_{right}"), _contracted(terms, builder, where)))
     params, body = (*dual.function.params, *weights), (*dual.function.body, *builder.block)

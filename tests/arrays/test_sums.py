@@ -405,6 +405,21 @@ def test_a_system_for_each_row(rows, points, backend):
             check_equations(found, r, jacobian, 1.0 if w is None else w, (1,))
 
 
+@pytest.mark.parametrize("wrt", ["r", ("height", "r"), ("r", "base")])
+def test_a_parameter_called_r(wrt):
+    """That is what residuals are called, too."""
+
+    def renamed(t: float, y: float, height: float, r: float, base: float) -> float:
+        return height * math.exp(-r * t) + base - y
+
+    t, y = np.linspace(0.0, 2.0, 7), np.linspace(1.5, 0.0, 7)
+    r, jacobian = columns(t, y, 2.0, 0.5, 0.25)
+    at = [("height", "r", "base").index(name) for name in ((wrt,) if isinstance(wrt, str) else wrt)]
+    for weights in (1.0, t):
+        found = differentiable_broadcast(renamed).normal_equations(t, y, 2.0, 0.5, 0.25, wrt=wrt, weights=weights)
+        check_equations(found, r, jacobian[:, at], weights, (0,))
+
+
 def test_several_residuals_are_summed_over():
     def both(t: float, a: float, b: float) -> tuple[float, Pair]:
         return a * t - 1.0, Pair(b * t + a, 2.0 * a)
