@@ -191,13 +191,13 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
     length = sum([d * x * x for d, x in zip(old.scale, old.trial, strict=True)])
     unit = max(1.0, abs(old.cost)) if curved else old.cost
     status, iterations = _RUNNING, old.iterations + 1
+    # Where a likelihood is not concave it has no maximum.
+    may_end = not curved or factors(damped(best.matrix, best.scale, _LEAST_DAMPING, free, size), size)[2]
     if is_first and not is_finite:
         status = _NOT_FINITE
-    elif curved and not factors(damped(best.matrix, best.scale, _LEAST_DAMPING, free, size), size)[2]:
-        status = _RUNNING  # where a likelihood is not concave it has no maximum
-    elif is_stationary(best, free, gtol, size, curved):
+    elif may_end and is_stationary(best, free, gtol, size, curved):
         status = _GTOL
-    elif is_finite and moved > 0:
+    elif may_end and is_finite and moved > 0:
         if max(abs(actual), old.predicted) <= ftol * unit and actual <= 2 * old.predicted:
             status = _FTOL
         elif moved <= xtol * xtol * length:
@@ -219,6 +219,9 @@ def advance(*numbers: Any, size: Any, curved: Any) -> Any:
         ]
     )
     step = tuple([new - x for new, x in zip(trial, best.parameters, strict=True)])
+    is_lost = is_definite and sum([abs(s) for s in step]) == 0
+    if status == _RUNNING and may_end and is_lost and is_finite and (is_first or moved > 0):
+        status = _XTOL  # the step is less than the rounding of the parameters, and not after steps out of the domain
     predicted = -2 * sum([s * slope for s, slope in zip(step, best.gradient, strict=True)]) - quadratic(
         best.matrix, step, size
     )

@@ -54,6 +54,16 @@ def stacked(found: Any) -> Any:
     return np.stack(list(found.parameters.values()), axis=-1)
 
 
+@pytest.mark.parametrize("rows", [1, 100])
+def test_fits_that_start_where_they_end(rows: int) -> None:
+    """Of data without noise: the residuals are roundings, and the first step is lost in that of the parameters."""
+    _, true = peaks(rows)
+    found = fit.least_squares(peak, X, model(X, *true), *true, wrt=NAMES)
+    assert np.all(found.converged)
+    assert np.all(found.iterations <= 3)
+    np.testing.assert_allclose(stacked(found), np.stack(true, axis=-1), rtol=1e-13)
+
+
 # --- against SciPy ----------------------------------------------------------------------------------------------------
 
 
