@@ -174,6 +174,21 @@ def test_other_operations_are_refused_with_what_to_write(operation: str) -> None
         graph.grad(REFUSED[operation])(W, Reads(X).array)
 
 
+@pytest.mark.parametrize("transformation", [graph.jacobian, graph.hessian])
+def test_matrices_of_derivatives_are_refused(transformation: Any) -> None:
+    lazy = Reads(X).array
+    with pytest.raises(ArgumentError, match="concat does not work on Variables of Dask arrays"):
+        transformation(lambda w: np.sum(bend(lazy, w)))(W)
+
+
+def test_a_compiled_step_that_captures_a_dask_array() -> None:
+    lazy = Reads(X).array
+    step = graph.compile(graph.grad(lambda w: np.sum(np.tanh(lazy * w))))
+    for _ in range(3):
+        np.testing.assert_allclose(step(W).compute(), graph.grad(lambda w: np.sum(np.tanh(X * w)))(W), rtol=1e-12)
+    assert "not replayed" in step.explain()
+
+
 def test_what_a_variable_cannot_hold() -> None:
     lazy = da.from_array(X, chunks=50)
     with pytest.raises(ShapeError, match="compute_chunk_sizes"):

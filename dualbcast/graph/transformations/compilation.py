@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from dualbcast.adapters import is_lazy
 from dualbcast.errors import ArgumentError, a_or_an, entry_point
 from dualbcast.graph.arrays import (
     constants_of,
@@ -288,6 +289,8 @@ def _variable(array: Any) -> Variable:
 def _own(variable: Variable) -> Any:
     """The array of a Variable for the user, or a scalar."""
     array = variable.array
+    if is_lazy(array):
+        return array  # which does not change
     return array[()] if array.ndim == 0 else array.copy("K")
 
 

@@ -214,7 +214,7 @@ def _units(like: Variable) -> Iterator[Variable]:
     xp = namespace(like)
     places = xp.reshape(xp.arange(like.size), like.shape)
     for place in range(like.size):
-        yield Variable._of(fresh_constant(xp.astype(places == place, like.dtype)), False)
+        yield Variable._of(fresh_constant((places == place).astype(like.dtype)), False)
 
 
 def _stacked(parts: Sequence[Variable | None], shape: tuple[int, ...], alias: Variable, like: Variable) -> Variable:
