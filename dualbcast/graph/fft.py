@@ -17,6 +17,7 @@ from dualbcast.graph.array_functions.assembly import pad
 from dualbcast.graph.arrays import is_complex, namespace
 from dualbcast.graph.complex_numbers.primitives import run_complex
 from dualbcast.graph.elementwise import apply, floating
+from dualbcast.graph.primitives import constant
 from dualbcast.graph.recording import fresh_constant
 from dualbcast.graph.tape import Node, unary
 from dualbcast.graph.variable import Variable
@@ -282,7 +283,7 @@ def ifftshift(x: Any, axes: Any = None) -> Variable:
 
 
 def _shifted(x: Any, axes: Any, sign: int, name: str) -> Variable:
-    shifted = floating(x)
+    shifted = constant(x)
     for axis in shapes.axes_of(axes, shifted.ndim, name):
         # Forwards by half of the length, rounded down, and back by as much.
         shifted = shapes.roll(shifted, sign * (shifted.shape[axis] // 2), axis)

@@ -48,9 +48,12 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), indices))
 
 
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Variable:
-    """The elements along an axis at indices that may differ along the other axes: `numpy.take_along_axis`."""
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Variable:
+    """The elements along an axis at indices that may differ along the other axes: `numpy.take_along_axis`. Without an
+    axis they are those of the flattened array."""
     x, indices = constant(x), constant(indices)
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
     position = axis_of(axis, x.ndim, "take_along_axis")
     if indices.ndim != x.ndim:
         raise ArgumentError(f"take_along_axis: the indices have shape {indices.shape}, and the array {x.shape}")

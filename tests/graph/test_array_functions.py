@@ -236,6 +236,34 @@ def test_integers_are_as_by_numpy() -> None:
         np.testing.assert_allclose(found.value, expected, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: np.polyval([100, 2, 3], x), "int8"),  # which is not enough for the values
+        (lambda x: np.polyval([100, 2, 3], x), "float32"),
+        (lambda x: np.nanmean(x, axis=0), "float32"),
+        (lambda x: np.nanmean(x), "float16"),
+        (lambda x: np.diff(x, n=2), "bool"),
+        (lambda x: np.percentile(x, 30), "float32"),
+        (lambda x: np.linalg.lstsq(x.T, x[0])[0], "int64"),
+        (lambda x: np.fft.ifftshift(np.fft.fftshift(x, axes=1)), "int64"),
+    ],
+)
+def test_dtypes_are_those_of_numpy(function: Callable[..., Any], dtype: str) -> None:
+    x = np.array([[3, 1, 2], [0, 4, 4]]).astype(dtype)
+    found, expected = function(graph.Variable(x)), function(x)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(found.value, expected, rtol=2e-3 if dtype == "float16" else 1e-6, atol=1e-12)
+
+
+def test_elements_of_the_flattened_array() -> None:
+    places = np.array([5, 0, 5])
+    found = graph.grad(lambda x: np.sum(np.take_along_axis(x, places, axis=None)))(np.ones((2, 3)))
+    np.testing.assert_array_equal(found, [[1, 0, 0], [0, 0, 2]])
+    rows = graph.vmap(lambda x: np.take_along_axis(x, places, axis=None))(np.arange(12.0).reshape(2, 2, 3))
+    np.testing.assert_array_equal(rows, [[5, 0, 5], [11, 6, 11]])
+
+
 def test_compiled_functions_are_replayed() -> None:
     def loss(x: Any, fp: Any) -> Any:
         y = np.interp(x, KNOTS, fp)

@@ -9,7 +9,8 @@ from typing import Any
 
 from dualbcast.errors import ShapeError
 from dualbcast.graph import shapes
-from dualbcast.graph.elementwise import apply, where
+from dualbcast.graph.arrays import is_inexact
+from dualbcast.graph.elementwise import apply, astype, where
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.reductions import mean
 from dualbcast.graph.variable import Axis, Variable
@@ -66,4 +67,4 @@ def nanmean(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Variable:
     numbers = where(apply("isnan", x), 0.0, 1.0)
     count: Variable = shapes.sum(numbers, axis=axis, keepdims=keepdims)
     quotient: Variable = apply("divide", nansum(x, axis, keepdims=keepdims), count)
-    return quotient
+    return astype(quotient, x.dtype) if is_inexact(x.dtype) else quotient

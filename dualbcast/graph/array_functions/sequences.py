@@ -34,8 +34,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if n and not first is last is None:
         x = shapes.concat([each for each in (first, x, last) if each is not None], at)
     before = (slice(None),) * at
+    difference = "not_equal" if x.dtype == np.bool_ else "subtract"
     for _ in range(n):
-        x = apply("subtract", x[(*before, slice(1, None))], x[(*before, slice(-1))])
+        x = apply(difference, x[(*before, slice(1, None))], x[(*before, slice(-1))])
     return x
 
 
@@ -223,7 +224,8 @@ _SORTED = Primitive("interp", lambda array: namespace(array).argsort(array, stab
 
 def polyval(p: Any, x: Any) -> Variable:
     """The polynomial with these coefficients, the highest first, at x, by Horner's rule: `numpy.polyval`."""
-    coefficients = p if isinstance(p, list | tuple | Variable) else np.asarray(p)
+    is_list = isinstance(p, list | tuple) and any(isinstance(each, Variable) for each in p)
+    coefficients = p if is_list or isinstance(p, Variable) else np.asarray(p)
     x = constant(x)
     value = apply("multiply", x, 0)
     for each in coefficients:

@@ -13,6 +13,7 @@ import numpy as np
 from dualbcast.errors import ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
+from dualbcast.graph.elementwise import floating
 from dualbcast.graph.linalg.products import adjoint
 from dualbcast.graph.linalg.singular_values import svd
 from dualbcast.graph.primitives import constant, output_of, run
@@ -115,7 +116,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     >>> graph.grad(lambda b: np.linalg.lstsq(a, b)[1][0])(b).round(12)
     array([-1.,  1.,  0.])
     """
-    a, b = constant(a), constant(b)
+    a, b = floating(a), floating(b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise ShapeError(f"lstsq is of a matrix and of one or two dimensions; the shapes are {a.shape} and {b.shape}")
     columns = shapes.expand_dims(b, 1) if b.ndim == 1 else b
