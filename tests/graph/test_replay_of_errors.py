@@ -14,7 +14,7 @@ import optree
 import pytest
 
 import dualbcast.errors
-from dualbcast import differentiable_broadcast, graph
+from dualbcast import differentiable_broadcast, fit, graph
 
 X = np.array([1.0, 2.0, 3.0])
 
@@ -317,6 +317,42 @@ def test_captured_objects_of_the_usual_kinds_are_replayed(what: str) -> None:
     for _ in range(4):
         compiled(X)
     assert compiled.explain() == "1 form of arguments: replayed, 2 times"
+
+
+@differentiable_broadcast
+def product(x: float, y: float) -> float:
+    return x * x * y
+
+
+@differentiable_broadcast(signature="(n),()->()")
+def first_times(x: Any, y: float) -> float:
+    return x[0] * x[0] * y
+
+
+@differentiable_broadcast
+def residual(x: float, y: float) -> float:
+    return y - x
+
+
+POINTS = np.array([1.0, 2.0, 3.0])
+RESULTS: Any = {
+    "a Jacobian": (product.jacobian(X, 2.0), lambda blocks: blocks["x"]),
+    "a Hessian": (product.hessian(X, 2.0), lambda blocks: blocks["x", "y"]),
+    "a Jacobian of vectors": (first_times.jacobian(X[:, None], 2.0), lambda blocks: blocks["x"][:, 0]),
+    "a pullback": (product.vjp(POINTS, 2.0)[1], lambda pullback: pullback(np.ones(3))[0]),
+    "a fit": (fit.least_squares(residual, X[:, None], np.ones((3, 1)), wrt="y"), lambda found: found["y"][:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_arrays_in_results_of_the_package_are_watched(name: str) -> None:
+    result, part = RESULTS[name]
+    compiled = graph.compile(lambda x: x * part(result))
+    for _ in range(4):
+        np.testing.assert_array_equal(compiled(X), X * part(result))
+    assert "replayed, 2 times" in compiled.explain()
+    (POINTS if name == "a pullback" else part(result))[0] = 50.0
+    np.testing.assert_array_equal(compiled(X), X * part(result))
 
 
 def test_what_does_not_change_is_still_replayed() -> None:

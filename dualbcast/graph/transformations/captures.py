@@ -40,6 +40,11 @@ _CONSTANTS = {bool, int, float, complex, str, bytes, type(None), range, slice, o
 _CONSTANTS_BY_CLASS = (np.generic, np.dtype, np.ufunc, Enum)
 # Builtin classes of which a user's class may be a subclass: what is in their objects is looked at, or does not change.
 _BASES = {object, type, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum, types.SimpleNamespace}
+# The files of this package with classes of results, which hold arrays that a user may change.
+_RESULTS = {
+    *("dualbcast.api.derivative_methods", "dualbcast.api.generalised", "dualbcast.fit.results"),
+    *("dualbcast.program.core_results", "dualbcast.program.results"),
+}
 # What only classes have that are written in C, whose objects may hide anything; and what all classes may have of it.
 _OF_C = {"method_descriptor", "wrapper_descriptor", "getset_descriptor", "classmethod_descriptor"}
 _OF_ALL = {"__dict__", "__weakref__", "__hash__"}
@@ -256,7 +261,7 @@ def _texts_in(value: Any) -> set[str]:
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
-    """What a callable calls, or is bound to; None for any other object."""
+    """What a callable calls, or is bound to, or what a result of this package holds; None for any other object."""
     if isinstance(value, MethodType):
         return value.__func__, value.__self__
     if isinstance(value, functools.partial):
@@ -269,6 +274,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return (value.__wrapped__,)
     if isinstance(value, BuiltinFunctionType | types.MethodWrapperType) and not isinstance(value.__self__, ModuleType):
         return (value.__self__,)
+    if type(value).__module__ in _RESULTS:
+        return tuple(vars(value).values())
     return (value.__wrapped__,) if type(value).__module__ == "dualbcast.graph.transformations.compilation" else None
 
 
