@@ -174,6 +174,8 @@ _INSTEAD: list[tuple[Callable[[Any], bool], str]] = [
         _is("scipy.sparse", "sparray", "spmatrix"),
         "Pass {name}.toarray(); or {name}.data, for its stored elements alone, if the function gives 0 for all others.",
     ),
+    (is_variable, "Pass {name}.value, which has no derivative."),
+    (_is("jax.core", "Tracer"), "It has no numbers while JAX traces it; make the call outside of jit, grad and vmap."),
     (_has("__array__", "__array_interface__"), "Pass np.asarray({name})."),
     (_has("__cuda_array_interface__"), "Pass cupy.asarray({name})."),
     (_is_on_device, "Pass cupy.from_dlpack({name})."),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dualbcast
-from dualbcast import differentiable_broadcast, graph
+from dualbcast import differentiable_broadcast, fit, graph
 from dualbcast.errors import ArgumentError, DTypeError, DualbcastError, a_or_an
 from dualbcast.foreign_objects import called, instead
 
@@ -92,6 +92,11 @@ def test_a_tensor_beside_arrays_is_told_how_to_become_one() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(ArgumentError, match=r"Pass it\.detach\(\)\.cpu\(\)\.numpy\(\)"):
         square.vjp(X)[1](torch.ones(2, device="meta"))
+
+
+def test_a_variable_that_has_to_be_an_array_gives_its_value() -> None:
+    with pytest.raises(ArgumentError, match=r"Pass start\.value, which has no derivative"):
+        graph.grad(lambda start: fit.least_squares(lambda x, start: x - start, X, start, wrt="start")["start"])(1.0)
 
 
 def test_what_stands_for_no_numbers_may_be_static() -> None:

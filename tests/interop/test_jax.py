@@ -198,6 +198,13 @@ def test_arrays_of_other_libraries_beside_are_refused() -> None:
         mixed(jnp.ones(3), pandas.Series([1.0, 2.0, 3.0]))
 
 
+def test_a_tracer_that_has_to_be_an_array_is_not_told_to_become_one() -> None:
+    nearest = differentiable_broadcast(lambda x, t: t[int(x)] * x, whole="t")
+    for transformation in (jax.jit, lambda call: jax.grad(lambda t: jnp.sum(call(t)))):
+        with pytest.raises(ArgumentError, match="has no numbers while JAX traces it; make the call outside of jit"):
+            transformation(lambda t: nearest(np.ones(2), t))(jnp.arange(4.0))
+
+
 def test_out_is_refused() -> None:
     with pytest.raises(ArgumentError, match="out="):
         mixed(jnp.ones(3), 1.0, out=np.ones(3))
