@@ -16,7 +16,7 @@ from dualbcast.adapters import Adapter, adapter_for, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
 from dualbcast.api.complex_arguments import is_complex, split
 from dualbcast.api.specialisation import Program, Specialisation
-from dualbcast.api.whole_arrays import places_along
+from dualbcast.api.whole_arrays import places_along, without_block
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
@@ -201,6 +201,8 @@ class Dispatch:
                 named = " and ".join(names[at] for at in positions)
                 found = f"{len(positions)} arguments of this call{named and ', '}{named}"
                 raise ArgumentError(f"partial({wrt!r}) names {found}; name one of them")
+            if positions[0] in dict(form.whole):
+                raise without_block(names[positions[0]])
             element = element.derive("partial", positions)
 
         def noted() -> Function:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dualbcast.adapters import adapter_for
 from dualbcast.api.complex_arguments import joined, parts_of
-from dualbcast.api.whole_arrays import apart, places_along
+from dualbcast.api.whole_arrays import apart, places_along, without_block
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead
 from dualbcast.frontend.lower import Lowered
@@ -225,11 +225,7 @@ class Specialisation:
     def _without_whole(self) -> tuple[int, ...]:
         """`wrt`; an ArgumentError where a whole array is in it."""
         for place in self.whole:
-            name = self.element.names[place]
-            raise ArgumentError(
-                f"wrt: {name} is whole, so derivatives in it are cotangents; take them by vjp or value_and_vjp. For a "
-                f"Jacobian in a few elements of it leave {name} out of whole=, and give signature= with its length"
-            )
+            raise without_block(self.element.names[place])
         return self.wrt
 
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:

@@ -34,6 +34,14 @@ def axes_of(value: Any, name: str) -> Axes:
     return Axes(int(value.ndim), 0 in value.shape)
 
 
+def without_block(name: str) -> ArgumentError:
+    """The error for a derivative in a whole array that is no cotangent."""
+    return ArgumentError(
+        f"wrt: {name} is whole, so derivatives in it are cotangents; take them by vjp or value_and_vjp. For a "
+        f"Jacobian in a few elements of it leave {name} out of whole=, and give signature= with its length"
+    )
+
+
 def spread(value: Any, name: str) -> tuple[Any, ...]:
     """The first element of an array, and its lengths. An array that is not contiguous in C order is copied.
 

@@ -452,3 +452,11 @@ def test_arguments_that_are_refused() -> None:
     dask = pytest.importorskip("dask.array")
     with pytest.raises(ArgumentError, match="arrays of Dask's cannot be arguments beside them"):
         function(dask.ones(4), np.ones(3))
+
+
+def test_a_partial_in_a_whole_array_is_refused() -> None:
+    """It was 0 for every element."""
+    slope = differentiable_broadcast(whole="table")(lambda x, table: x * table[0]).partial("table")
+    for call in (slope, slope.jacobian):
+        with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
+            call(1.0, np.ones(3))
