@@ -127,6 +127,13 @@ class Adapter(ABC):
     def cast(self, value: Any, dtype: np.dtype[Any], name: str) -> Any:
         """A tangent or cotangent in a dtype, as an array of the library's or a number."""
 
+    def complex_of(self, real: Any, imag: Any) -> Any:  # noqa: ARG002
+        """The array of complex numbers with these parts."""
+        raise ArgumentError(
+            f"arrays of complex numbers are not made of {self.name}'s arrays. Return their parts, z.real and z.imag, "
+            "and pass those of an argument as two"
+        )
+
     @abstractmethod
     def stack(self, blocks: Sequence[Any]) -> Any:
         """Arrays of one shape along a new last axis."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.adapters import adapter_for
 from dualbcast.arithmetic import isfinite, isinf, isnan
-from dualbcast.errors import ArgumentError
 
 # Beyond this, exp(-2 x) is nothing beside 1.
 _LARGE = 22.0
@@ -35,12 +35,10 @@ class Complex:
         of_variables = getattr(type(real), "__join_complex__", None)
         if of_variables is not None:
             return of_variables(real, imag)
+        adapter = adapter_for(real)
+        if adapter is not None:
+            return adapter.complex_of(real, imag)
         module = sys.modules[type(real).__module__.partition(".")[0]]
-        if module.__name__ not in ("numpy", "cupy"):
-            raise ArgumentError(
-                f"complex results are arrays of NumPy's or CuPy's, and these would be of {module.__name__}'s; return "
-                "their parts: z.real, z.imag"
-            )
         whole = real.base
         if whole is not None and whole is imag.base and whole.dtype.kind == "c" and _are_parts(real, imag, whole):
             return whole  # it was given to be written to

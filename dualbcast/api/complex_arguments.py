@@ -11,6 +11,8 @@ from typing import Any
 
 from dualbcast.api.binding import COMPLEX, Form
 from dualbcast.complex_numbers import Complex
+from dualbcast.errors import ArgumentError
+from dualbcast.foreign_objects import called
 from dualbcast.frontend.values import Axes
 
 
@@ -22,8 +24,15 @@ def is_complex(value: Any) -> bool:
 def split(form: Form, values: tuple[Any, ...]) -> tuple[Form, tuple[Any, ...]]:
     """The form and the values of a call, with two numbers in the place of each complex one."""
     places = tuple([at for at, value in enumerate(values) if is_complex(value)])
+    if not places:
+        return form, values
     parts: list[Any] = []
     for at, value in enumerate(values):
+        if at in places and not hasattr(value, "real"):
+            name = form.names[at]
+            raise ArgumentError(
+                f"{name} is {called(value)} of complex numbers, which knows no parts of them. Pass np.asarray({name})."
+            )
         parts += (value.real, value.imag) if at in places else (value,)
     return _form(form, places), tuple(parts)
 
@@ -42,7 +51,8 @@ def _form(form: Form, places: tuple[int, ...]) -> Form:
     for position, slot in enumerate(form.slots):
         if slot is None and count in places:
             slots[position] = COMPLEX
-        count += 1 if slot is None else 1 + slot.ndim if isinstance(slot, Axes) else 0
+        count += 1 if slot is None else 2 if slot == COMPLEX else 1 + slot.ndim if isinstance(slot, Axes) else 0
+    pairs = sorted([*pairs, *[moved[place] for place in form.pairs]])  # those of a form that has been split before
     whole = tuple([(moved[place], axes) for place, axes in form.whole])
     return replace(form, slots=tuple(slots), names=tuple(names), pairs=tuple(pairs), whole=whole)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from dualbcast.adapters import Adapter
+from dualbcast.api.complex_arguments import parts_of
 from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.autodiff.dual import unused_names
 from dualbcast.errors import ArgumentError
@@ -77,13 +78,13 @@ class ForeignSpecialisation(Specialisation):
         tangents: list[Any],
         new: tuple[Any, ...] = (),  # noqa: ARG002 (which other libraries make themselves)
     ) -> Ran:
-        given = self._tangents(values, tangents)
+        given = self._tangents(values, parts_of(tangents, self.wrt, self.program.pairs))
         element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
             return self._applied(element, "jacobian", self.gradient, (*values, *given))
         return self._applied(element, "value", (), (*values, *given))
 
-    def back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         given = self._cotangents(self._of_floats(cotangents), values)
         element, dtypes = self.element.derive(derivation, self.wrt), self.tangent_dtypes
         sums: tuple[int | None, ...] = self.wrt

@@ -10,6 +10,7 @@ import numpy as np
 
 from dualbcast.adapters import adapter_of
 from dualbcast.api.binding import Wrt
+from dualbcast.api.complex_arguments import split
 from dualbcast.api.dispatch import Dispatch
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError, DTypeError, entry_point
@@ -60,20 +61,21 @@ class Inspectable:
         given = plain_arrays(given, form.names)
         adapter = adapter_of(given, form.names)
         if adapter is not None:
+            form, given = split(form, given)
             given = adapter.stand_ins(given, form.names)
         placed = tuple(map(_stand_in, given))
-        specialisation, values = dispatch.specialise(form, placed, wanted)
+        specialisation, values = dispatch.specialise(*split(form, placed), wanted)
         with beside(values):
             call = specialisation.prepare(which, values)
             if any(new is not old for new, old in zip(placed, given, strict=True)):
                 # Dtypes stand for arrays of the kind and shape that the others have, captured ones among them.
                 shape = call.plan.geometry.shape if call.plan.geometry.total != 1 else (2,)
                 given = tuple(_stand_in(value, shape, call.plan.operands.module) for value in given)
-                specialisation, values = dispatch.specialise(form, given, wanted)
+                specialisation, values = dispatch.specialise(*split(form, given), wanted)
                 call = specialisation.prepare(which, values)
             if product in _SUMMED:
                 if wanted is None:
-                    specialisation, values = dispatch.specialise(form, given, specialisation.numbers(values))
+                    specialisation, values = dispatch.specialise(*split(form, given), specialisation.numbers(values))
                 return specialisation.prepare_sums(_SUMMED[product], values)
             return call if derivation is None else _derived_call(specialisation, derivation, call, values)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import Adapter
+from dualbcast.complex_numbers import Complex
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import converted, sign
 
@@ -44,6 +45,9 @@ class HostAdapter(Adapter):
             shapes = tuple([None if at is None else np.shape(arrays[at]) for at in sums])
         outputs = element.parts(arrays, dtypes, shapes)
         return tuple([self.put_back(y, target) for y, target in zip(outputs, targets, strict=True)])
+
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        return self.put_back(Complex(self.array_in(real, "real"), self.array_in(imag, "imag")), (real, imag))
 
     def cast(self, value: Any, dtype: np.dtype[Any], name: str) -> Any:
         return converted(value, dtype, name)

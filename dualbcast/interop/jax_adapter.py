@@ -88,6 +88,9 @@ class JaxAdapter(Adapter):
         except TypeError as error:
             raise ArgumentError(f"{name} is no array of JAX's or NumPy's, nor a number: {error}") from None
 
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        return jax.lax.complex(*[part.astype(jnp.promote_types(part.dtype, np.float32)) for part in (real, imag)])
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         return jnp.stack(blocks, axis=-1)
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from dualbcast.adapters import Adapter, adapter_for, register
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import sign
@@ -82,6 +83,9 @@ class LabelledAdapter(Adapter):
             )
         sign((value,), (name,))
         return dtype.type(value)
+
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        return xr.apply_ufunc(Complex, real, imag, dask="allowed")
 
     def stack(self, blocks: Sequence[Any]) -> Any:
         if not any(isinstance(block, xr.DataArray | xr.Variable) for block in blocks):  # sums over all dimensions

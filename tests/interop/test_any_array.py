@@ -325,3 +325,38 @@ def test_an_object_on_a_gpu_goes_to_cupy() -> None:
     on_device = OnlyDLPack(X, (2, 0))
     with pytest.raises(ArgumentError, match=r"x is an? .*OnlyDLPack that no array can be made of"):
         f(on_device, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["masked", "xarray"])
+def test_arrays_of_complex_numbers_stay_of_their_kind_in_every_product(kind: str) -> None:
+    """They used to lose their mask, and their parts had gradients, but no tangents."""
+    f = differentiable_broadcast(lambda z, a: z * z * a)
+    z = np.array([1 + 2j, -1j, 0.5, 3 - 1j])
+    made = KINDS[kind].make(z)
+
+    def check(found: Any, expected: Any) -> None:
+        assert type(found) is type_of_result(kind)
+        same(found, expected, kind)
+
+    value, jacobian = f.value_and_jacobian(made, 2.0)
+    for found in (f(made, 2.0), value):
+        check(found, z * z * 2)
+    check(jacobian["z.imag"], 4j * z)
+    check(f.jvp((made, 2.0), (made, None))[1], 4 * z * z)
+    check(f.hvp((made, 2.0), {"z": 1.0}, wrt="a")["a"], 2 * z)
+    _, pullback = f.vjp(made, 2.0)
+    gradient, of_number = pullback(made)
+    check(gradient, (4 * z).conj() * z)
+    keep = ~MASK if kind == "masked" else np.ones(4, bool)
+    np.testing.assert_allclose(of_number, np.sum((z * z).conj() * z, where=keep).real)
+    assert f.explain(made, 2.0).dtype == "float64"
+
+
+def test_libraries_without_complex_numbers_say_what_to_pass() -> None:
+    square = differentiable_broadcast(lambda z: abs(z) ** 2)
+    with pytest.raises(ArgumentError, match=r"z is a pandas\.\S*Series of complex numbers.*Pass np\.asarray\(z\)"):
+        square(series([1j, 2.0, 3.0, 4.0]))
+    lazy = pytest.importorskip("dask.array").from_array(np.array([3 + 4j]), chunks=1)
+    _, pullback = square.vjp(lazy)
+    with pytest.raises(ArgumentError, match=r"not made of Dask's arrays\. Return their parts"):
+        pullback(np.ones(1))

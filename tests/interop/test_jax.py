@@ -198,11 +198,16 @@ def test_arrays_of_other_libraries_beside_are_refused() -> None:
         mixed(jnp.ones(3), pandas.Series([1.0, 2.0, 3.0]))
 
 
-def test_a_tracer_that_has_to_be_an_array_is_not_told_to_become_one() -> None:
-    nearest = differentiable_broadcast(lambda x, t: t[int(x)] * x, whole="t")
-    for transformation in (jax.jit, lambda call: jax.grad(lambda t: jnp.sum(call(t)))):
-        with pytest.raises(ArgumentError, match="has no numbers while JAX traces it; make the call outside of jit"):
-            transformation(lambda t: nearest(np.ones(2), t))(jnp.arange(4.0))
+def test_complex_numbers_are_those_of_jax() -> None:
+    f = differentiable_broadcast(lambda z, a: z * z * a)
+    z = jnp.asarray([1 + 2j, -1j], np.complex64)
+    for call in (f, jax.jit(f)):
+        np.testing.assert_allclose(call(z, 2.0), 2 * np.asarray(z) ** 2)
+        assert call(z, 2.0).dtype == np.complex64
+    _, pullback = f.vjp(z, 2.0)
+    gradient, _ = pullback(jnp.ones(2, np.complex64))
+    np.testing.assert_allclose(gradient, (4 * np.asarray(z)).conj())
+    np.testing.assert_allclose(jax.grad(lambda z: f(z, 2.0).real.sum())(z), 4 * np.asarray(z))
 
 
 def test_out_is_refused() -> None:

@@ -219,3 +219,15 @@ def test_errors() -> None:
     made = differentiable_broadcast(lambda x: complex(x, x))
     with pytest.raises(DTypeError, match=r"carries no derivative; take its \.real"):
         graph.grad(lambda x: np.sum(made(x)))(np.ones(3))
+
+
+def test_what_looks_inside_takes_complex_arguments() -> None:
+    """They were refused, with the advice to pass two arguments that the function does not have."""
+    function = differentiable_broadcast(lambda z, a: abs(z * a) ** 2)
+    z = np.array([1 + 2j, 3j])
+    for a, b in ((z, 2.0), ("complex128", "float64"), (1j, 2.0), (z, "float64")):
+        assert function.explain(a, b, product="jvp").dtype == "float64"
+        assert "z_real" in function.inspect_ir(a, b)
+    assert function.explain(z.astype("complex64"), "float32").dtype == "float32"
+    assert function.explain(z, 2.0, product="sum_and_gradient", wrt="a").dtype == "float64"
+    assert function.explain(z, 2.0, product="sum_gradient_and_hessian").dtype == "float64"
