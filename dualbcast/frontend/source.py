@@ -188,21 +188,32 @@ def _first_line(node: Any) -> int:
 
 
 def _find(candidates: list[FunctionNode], code: CodeType) -> FunctionNode | None:
-    if len(candidates) > 1:  # several lambdas on one line: the code object has the columns of its body
-        positions = set(code.co_positions())
-        bodies = [cast(ast.Lambda, node).body for node in candidates]
-        spans = [(body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) for body in bodies]
-        by_columns = [node for node, span in zip(candidates, spans, strict=True) if span in positions]
+    if len(candidates) > 1:  # several lambdas on one line: the columns of the code are in the body of its own
+        # What Python adds to a function has no columns, or an empty place. A body that chooses has no place as a whole.
+        places = [
+            ((line, column), (end_line, end_column))
+            for line, end_line, column, end_column in code.co_positions()
+            if line is not None and end_line is not None and column is not None and end_column is not None
+        ]
+        places = [place for place in places if place[0] != place[1]]
+        bodies = {_place(cast(ast.Lambda, node).body): node for node in candidates}
+        around = [body for body in bodies if all(body[0] <= start and end <= body[1] for start, end in places)]
+        if places:  # of bodies that are in each other the inner one begins last
+            return bodies[max(around)] if around else None
         # Python 3.12 has no columns for a lambda that is only a constant, so its constants decide.
-        candidates = by_columns or [node for node in candidates if _constants(node) == code.co_consts]
+        candidates = [node for node in candidates if _constants(node) == code.co_consts]
     return candidates[0] if candidates else None
 
 
+def _place(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The lines and columns where an expression begins and ends."""
+    return (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+
+
 def _constants(node: FunctionNode) -> tuple[object, ...]:
-    assert isinstance(node, ast.Lambda)
-    inner = compile(ast.Expression(node), "<source>", "eval").co_consts[0]
-    assert isinstance(inner, CodeType)
-    return inner.co_consts
+    """The constants of a lambda's code, which comes after the constants of its defaults."""
+    inner = compile(ast.Expression(cast(ast.Lambda, node)), "<source>", "eval").co_consts
+    return [each for each in inner if isinstance(each, CodeType)][-1].co_consts
 
 
 # --- the names of a function -----------------------------------------------------------------------------------------

@@ -83,6 +83,19 @@ LAMBDAS = {
     "in a dictionary": ("f = {1: lambda x: x, 2: lambda x: -x}[2]\n", "lambda x: -x"),
     "unicode before it": ("f = ('größe', lambda x: x * 1, lambda x: x * 2)[2]\n", "lambda x: x * 2"),
     "conditional": ("f = lambda x: x if x > 0 else -x\n", "lambda x: x if x > 0 else -x"),
+    # A body that chooses has no instruction of its whole span.
+    "two conditionals": (
+        "g, f = lambda x: x if x > 0 else -x, lambda x: -x if x > 0 else x\n",
+        "lambda x: -x if x > 0 else x",
+    ),
+    "a conditional in a lambda": (
+        "g = lambda x: (lambda x: x if x else 1)(x) if x else 2; f = lambda x: (lambda x: 3)(x) if x else 2\n",
+        "lambda x: (lambda x: 3)(x) if x else 2",
+    ),
+    "a conditional, and defaults": (
+        "g = lambda x, k='a', n=(lambda: 5)(): x; f = lambda x, k='b', n=(lambda: 6)(): k if x else n\n",
+        "lambda x, k='b', n=(lambda: 6)(): k if x else n",
+    ),
 }
 
 
