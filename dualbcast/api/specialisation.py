@@ -322,15 +322,18 @@ class Specialisation:
 
     def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs, checked, in the dtype of the result."""
-        count, checked = self.element.function.structure.count, []
-        shape = self.shape_of(values)
+        count, cores = self.element.function.structure.count, self.element.cores
+        outputs = range(count) if cores is None else cores.outputs
+        shape, checked = self.shape_of(values), []
         for at, cotangent in zip(self.element.floats, given, strict=True):
-            name = f"the cotangent of output {at}" if count > 1 else "the cotangent"
+            name = f"the cotangent of output {outputs[at]}" if outputs[-1] else "the cotangent"
             if cotangent is None:
                 raise ArgumentError(f"{name} is None; give zeros where it is zero")
             cotangent = self._cast(cotangent, self.signature.result_dtype, name)
             if not self._fits(cotangent, values, shape, exactly=True):
-                raise ShapeError(f"{name} has shape {tuple(cotangent.shape)}; it must have that of the output, {shape}")
+                rest = "" if cores is None else " before its core dimensions"
+                own = f"shape {tuple(cotangent.shape)}{rest}"
+                raise ShapeError(f"{name} has {own}; it must have that of the output, {shape}")
             checked.append(cotangent)
         return tuple(checked)
 

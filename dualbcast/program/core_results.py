@@ -113,9 +113,12 @@ class CoreLayout:
             raise ArgumentError(
                 f"{name} has {len(whole)} arrays; one is needed for each of {len(self.outputs)} outputs"
             )
-        return [
-            part for array, each in zip(whole, self.outputs, strict=True) for part in parts_of(array, each.shape, name)
-        ]
+        parts: list[Any] = []
+        for at, (array, each) in enumerate(zip(whole, self.outputs, strict=True)):
+            # None stands for the cotangents of integers.
+            of_output = f"{name} of output {at}" if len(whole) > 1 else name
+            parts += [None] * each.size if array is None else parts_of(array, each.shape, of_output)
+        return parts
 
 
 def stacked(parts: Sequence[Any], core: Shape, stack: Callable[[Sequence[Any]], Any]) -> Any:

@@ -351,7 +351,7 @@ def test_out():
     v = np.arange(12.0).reshape(4, 3)
     expected = v[:, ::-1] * 2
     np.testing.assert_array_equal(double(v, out=v), expected)  # over its own argument
-    with pytest.raises(ShapeError, match=r"out= has shape \(4, 3\), and its last axes must be \(2,\)"):
+    with pytest.raises(ShapeError, match=r"out= of output 0 has shape \(4, 3\), and its last axes must be \(2,\)"):
         both(*given, out=(np.zeros((4, 3)), np.zeros(4)))
 
 

@@ -207,3 +207,23 @@ def test_an_index_without_a_signature_says_what_to_write():
         differentiable_broadcast(lambda p, x: p[0] * x)(np.ones(3), 2.0)
     with pytest.raises(CompileError, match="Write instead: a tuple; or a signature"):
         differentiable_broadcast(lambda p, x: np.array([p, x]))(np.ones(3), 2.0)
+
+
+def test_cotangents_are_named_by_their_outputs_and_integers_need_none() -> None:
+    """Messages counted the elements of cores, and None was refused for an array of integers."""
+    f = differentiable_broadcast(signature="(n),()->(n),(),(n)")(lambda v, s: (v > 0, s * v[0], v * s))
+    v, s = np.arange(12.0).reshape(4, 3), np.arange(4.0)
+    _, pullback = f.vjp(v, s)
+    ones = np.ones((4, 3))
+    wanted = pullback((ones, np.ones(4), ones))
+    for gradients in (pullback(None, np.ones(4), ones), f.value_and_vjp((v, s), (None, np.ones(4), ones))[1]):
+        for found, array in zip(gradients, wanted, strict=True):
+            np.testing.assert_array_equal(found, array)
+    for cotangents, error, message in (
+        ((None, None, ones), ArgumentError, "the cotangent of output 1 is None"),
+        ((None, np.ones(4), None), ArgumentError, "the cotangent of output 2 is None"),
+        ((None, np.ones(4), np.ones(2)), ShapeError, r"output 2 has shape \(2,\), and its last axes must be \(3,\)"),
+        ((None, np.ones(4), ones[:1]), ShapeError, r"output 2 has shape \(1,\) before its core dimensions"),
+    ):
+        with pytest.raises(error, match=message):
+            pullback(cotangents)
