@@ -93,8 +93,8 @@ LAMBDAS = {
         "lambda x: (lambda x: 3)(x) if x else 2",
     ),
     "a conditional, and defaults": (
-        "g = lambda x, k='a', n=(lambda: 5)(): x; f = lambda x, k='b', n=(lambda: 6)(): k if x else n\n",
-        "lambda x, k='b', n=(lambda: 6)(): k if x else n",
+        "g = lambda x, k='a': x if k == 'a' else -x; f = lambda x, k='b': x if k == 'b' else -x\n",
+        "lambda x, k='b': x if k == 'b' else -x",
     ),
 }
 
