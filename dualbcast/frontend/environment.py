@@ -1,6 +1,4 @@
-"""The state of one lowering, and the dispatch table of the front end.
-
-The state is the open block and its names, the frame, and the captures from outside.
+"""The state of one lowering: the open block, its names, the frame, the captures. And the front end's dispatch table.
 
 The table leads from a class of syntax node to the function that lowers it. Each file registers the lowerings of its
 nodes. It lowers the nodes inside them through `expression` and `paths.statements`, and calls through `call_value`, so
@@ -197,10 +195,14 @@ class Environment:
 
     def usable(self, capture: Capture, node: ast.AST, label: str, hint: str = "") -> Value:
         """The value of a capture, which messages call `label`; an error where a kernel cannot use it."""
-        value = self.known(capture)
+        try:
+            value = self.known(capture)
+        except OverflowError:
+            self.fail(
+                node, f"{label} is, or holds, an integer beyond the range of floats", "smaller numbers, or math.inf"
+            )
         if value is None:
-            kind = type(capture.value).__name__
-            self.fail(node, f"{label} is of type {kind}, which a kernel cannot use", hint)
+            self.fail(node, f"{label} is of type {type(capture.value).__name__}, which a kernel cannot use", hint)
         return value
 
     def captured(self, capture: Capture, node: ast.AST) -> Value:
@@ -236,8 +238,7 @@ class Environment:
                 location=location,
             )
             if name == TEMPORARY and value.name in RULES:
-                first = value.args[0]
-                name += value.name
+                name, first = name + value.name, value.args[0]
                 if isinstance(first, Var) and not first.name.startswith(TEMPORARY):  # the user's name
                     name += f"_{first.name}"
         target = Var(self.names.fresh(name), value.kind)

@@ -41,10 +41,9 @@ LONGEST_TUPLE = 1024
 
 @lowers(ast.Constant)
 def _constant(env: Environment, node: ast.Constant) -> Value:
-    value = None if node.value is Ellipsis else env.known(held(node.value, ""))
-    if value is None:
-        env.fail(node, f"a constant of type {type(node.value).__name__} cannot be compiled", "real numbers")
-    return value
+    if node.value is Ellipsis:
+        env.fail(node, "a constant of type ellipsis cannot be compiled", "real numbers")
+    return env.usable(held(node.value, ""), node, "this")
 
 
 @lowers(ast.Tuple, ast.List)

@@ -548,3 +548,12 @@ def test_a_captured_zero_of_the_other_sign_is_seen(backend: Any, bind: Any) -> N
     np.testing.assert_array_equal(f(X), X)
     bind("A", -0.0)
     np.testing.assert_array_equal(f(X), -X)
+
+
+def test_integers_beyond_floats_are_refused_at_the_line() -> None:
+    """An OverflowError of the package came out."""
+    large = 10**400
+    pair = (1, large)
+    for function in (lambda x: x * large, lambda x: x * pair[1], lambda x, k=10**400: x * k):
+        with pytest.raises(CompileError, match="an integer beyond the range of floats"):
+            differentiable_broadcast(function)(np.ones(2))

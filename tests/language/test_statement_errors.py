@@ -222,6 +222,7 @@ EXPRESSIONS = {
     "length from data": ("«len(range(int(x)))»", "the length of this range is not known", "a for loop over it"),
     "shift out of range": ("«int(x) << 64»", "outside the 64 bits", ...),
     "shift by a negative number": ("«int(x) << -1»", "outside the 64 bits", ...),
+    "integer beyond floats": ("x * «math.factorial(200)»", "an integer beyond the range of floats", "smaller numbers"),
     "integer out of range": ("«2**62 * 4» + int(x)", "does not fit 64 bits", "a float"),
     # lambdas
     "lambda with too many": ("«(lambda a: a)(x, y)»", "<lambda>() takes 1 positional argument", ...),
