@@ -233,7 +233,13 @@ for _bits in (8, 16, 32):
 def _hypot(env: Environment, node: ast.Call, /, *sides: Atom) -> Value:
     if len(sides) < 2:
         return apply(env, "fabs", sides or (Const(0.0, "float"),), node)
-    return functools.reduce(lambda length, side: apply(env, "hypot", (length, side), node), sides)
+    length, *rest = sides
+    # A length of 0 is a kink. So the longest side comes first, and there is none on the way to a length that is not 0.
+    for at, side in enumerate(rest if len(rest) > 1 else ()):
+        is_longer = binary("gt", env, node, apply(env, "fabs", (side,), node), apply(env, "fabs", (length,), node))
+        rest[at] = select(env, is_longer, length, side, node)
+        length = select(env, is_longer, side, length, node)
+    return functools.reduce(lambda length, side: apply(env, "hypot", (length, side), node), rest, length)
 
 
 # --- tuples and their items ------------------------------------------------------------------------------------------

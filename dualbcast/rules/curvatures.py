@@ -81,10 +81,15 @@ def power_curvature(x: float, p: float, y: float, slope: float) -> float:
     return (p - 1.0) * slope / x if abs(p) < 1 else p * power_slope(x, p - 1.0, lower_power(x, p, y))
 
 
+def slope_and_log(x: float, p: float, slope: float) -> float:
+    """The slope times log(x), and 0 for 0 * inf. A slope that is 0 because the exponent is changes with that."""
+    return slope * math.log(x) if slope != 0 or (p == 0 and 0 < x < math.inf) else 0.0
+
+
 partials(lambda x, p, y, low: (power_slope(x, p - 1.0, low), 0.0 if low == 0 else low * math.log(x), 0))(lower_power)
-partials(
-    lambda x, p, y, s: (power_curvature(x, p, y, s), lower_power(x, p, y) + (0.0 if s == 0 else s * math.log(x)), 0)
-)(power_slope)
+partials(lambda x, p, y, s: (power_curvature(x, p, y, s), lower_power(x, p, y) + slope_and_log(x, p, s), 0))(
+    power_slope
+)
 
 
 # --- inverse functions: where the slope tends to 0 or infinity, the curvature does as a power of it ----------------
@@ -215,20 +220,29 @@ def share_of_two(g: float) -> float:
     return (decay if g < 0 else 1.0) / (1.0 + decay)
 
 
-partials(lambda g, y: (LN2 * (math.exp2(-abs(g)) * share_of_two(abs(g)) * share_of_two(abs(g))),))(share_of_two)
+@partials(lambda g, y: (-(LN2 * y * math.tanh(0.5 * LN2 * g)),))
+def density_of_two(g: float) -> float:
+    """The slope of `share_of_two`, divided by log(2)."""
+    decay = math.exp2(-abs(g))
+    inverse = 1.0 / (1.0 + decay)
+    return decay * inverse * inverse
+
+
+partials(lambda g, y: (LN2 * density_of_two(g),))(share_of_two)
+
+
+@partials(lambda x, y: (-(2.0 * y * math.tanh(x)),))
+def squared_secant(x: float) -> float:
+    """1 / cosh(x)**2, the slope of tanh, to all digits."""
+    decay = math.exp(-2.0 * abs(x))
+    inverse = 1.0 / (1.0 + decay)
+    return 4.0 * (decay * inverse * inverse)
 
 
 @partials(lambda x, y, s: (-(2.0 * y * squared_secant(x)), 0))
 def tanh_slope(x: float, y: float) -> float:
     """The slope of y = tanh(x). It loses digits where y is almost 1, but needs no further exponential."""
     return 1.0 - y * y
-
-
-def squared_secant(x: float) -> float:
-    """1 / cosh(x)**2, the slope of tanh, to all digits."""
-    decay = math.exp(-2.0 * abs(x))
-    inverse = 1.0 / (1.0 + decay)
-    return 4.0 * (decay * inverse * inverse)
 
 
 @partials(lambda x, y: (0.0 if y == 0 else -(2.0 * x * y),))

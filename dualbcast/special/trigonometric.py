@@ -38,7 +38,9 @@ def sinpi(x: float) -> float:
 
 def cospi(x: float) -> float:
     """cos(pi * x), computed in the same way."""
-    return math.sin(math.pi * (0.5 - abs(x - 2.0 * float(np.rint(0.5 * x)))))
+    rest = x - 2.0 * float(np.rint(0.5 * x))
+    # An absolute value would have no slope at 0, and so the curvature there would be lost.
+    return math.sin(math.pi * (0.5 - (rest if rest > 0 else -rest)))
 
 
 # --- degrees -------------------------------------------------------------------------------------------------------
