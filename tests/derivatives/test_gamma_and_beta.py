@@ -142,3 +142,19 @@ def test_gammasgn_and_loggamma() -> None:
         np.testing.assert_equal(special.gammasgn(x), float(scipy.special.gammasgn(x)))
     np.testing.assert_equal(special.loggamma(-0.5), float(scipy.special.loggamma(-0.5)))
     assert special.loggamma(3.0) == math.lgamma(3.0)
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_densities_have_the_slope_to_the_inside_at_the_ends(backend: Any) -> None:
+    """Where the density is 0 at an end its slope was 0, too, and where it is finite NaN."""
+    gamma = differentiable_broadcast(lambda a, x: special.gammainc(a, x), backend=backend)
+    a = np.array([0.5, 1.0, 1.5, 2.0, 3.0])
+    np.testing.assert_array_equal(gamma.hessian(a, 0.0)["x", "x"], [-math.inf, -1.0, math.inf, 1.0, 0.0])
+    beta = differentiable_broadcast(lambda a, b, x: special.betainc(a, b, x), backend=backend)
+    # 1 / beta(a, b) is b for a = 1, and b (b + 1) for a = 2.
+    for b in (0.5, 1.0, 2.0, 3.5):
+        slopes = np.array([-math.inf, b * (1 - b), math.inf, b * (b + 1), 0.0])
+        np.testing.assert_array_equal(beta.hessian(a, b, 0.0)["x", "x"], slopes)
+        np.testing.assert_array_equal(beta.hessian(b, a, 1.0)["x", "x"], -slopes)
+    assert np.isnan(gamma.hessian(-1.0, 0.0)["x", "x"])
+    assert np.isnan(beta.hessian(-1.0, 1.0, 0.0)["x", "x"])

@@ -137,11 +137,22 @@ def beta_density(a: float, b: float, x: float) -> float:
 
 
 def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, float, float]:
-    """The slopes of the density y in all arguments."""
+    """The slopes of the density y in all arguments; at the ends in x those to the inside."""
+    if (x == 0 or x == 1) and y == y:
+        in_x = end_slope(a, b) if x == 0 else -end_slope(b, a)
+    else:
+        in_x = 0.0 if y == 0 else y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
     if y == 0:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0, in_x
     in_a, in_b = share_score(a, b, x, 1.0 - x) + 1.0 / a, share_score(b, a, 1.0 - x, x) + 1.0 / b
-    return y * in_a, y * in_b, y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
+    return y * in_a, y * in_b, in_x
+
+
+def end_slope(a: float, b: float) -> float:
+    """The slope of the density in x at 0."""
+    if a > 1:
+        return 0.0 if a > 2 else b * (b + 1.0) if a == 2 else math.inf
+    return b * (1.0 - b) if a == 1 else -math.inf
 
 
 def share_score(a: float, b: float, x: float, y: float) -> float:

@@ -30,7 +30,9 @@ def poisson_score(a: float, x: float, y: float) -> float:
 
 
 def gamma_density_slope(a: float, x: float, y: float) -> float:
-    """The slope in x of the density y."""
+    """The slope in x of the density y; at 0 that to the right."""
+    if x == 0 and a >= 0:
+        return 0.0 if a > 2 or a == 0 else 1.0 if a == 2 else -1.0 if a == 1 else math.inf if a > 1 else -math.inf
     return 0.0 if y == 0 else y * ((a - 1.0 - x) / x)
 
 
