@@ -29,6 +29,7 @@ from dualbcast.special.probability.incomplete_gamma_slopes import (
     gamma_score,
     gammainc_slope_in_a,
     poisson_score,
+    poisson_slope,
 )
 
 # All partials have the same parameters; some need only a few of them.
@@ -86,7 +87,7 @@ rule(
 rule("digamma_rest", lambda a, y: (stirling.digamma_rest_slope(a),), function=stirling.digamma_rest, domain=(SHAPE,))
 rule(
     "poisson_term",
-    lambda a, x, y: (poisson_score(a, x, y), 0.0 if y == 0 else y * ((a - x) / x)),
+    lambda a, x, y: (poisson_score(a, x, y), poisson_slope(a, x, y)),
     function=stirling.poisson_term,
     domain=(SHAPE, SHAPE),
 )

@@ -254,3 +254,17 @@ def test_distribution_functions_of_scipy_special(name: str) -> None:
             slope = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step)
             got = float(np.broadcast_to(jacobian[f"x{position}"], (1,))[0])
             np.testing.assert_allclose(got, slope, rtol=2e-7, atol=1e-9, err_msg=f"{name}{point} in {position}")
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_slopes_at_the_median_of_laplace_and_at_a_mean_of_no_events(backend: Any) -> None:
+    """They were 0, or NaN where no event is certain."""
+    both = lambda x: (scipy.stats.laplace.cdf(x), scipy.stats.laplace.sf(x))  # noqa: E731
+    laplace = differentiable_broadcast(both, backend=backend)
+    jacobian = laplace.jacobian(np.array([0.0, -0.0]))
+    np.testing.assert_array_equal(jacobian[0, "x"], 0.5)
+    np.testing.assert_array_equal(jacobian[1, "x"], -0.5)
+    poisson = differentiable_broadcast(lambda k, mu: scipy.stats.poisson.pmf(k, mu), backend=backend)
+    _, jacobian, hessian = poisson.value_jacobian_and_hessian(np.arange(4), 0.0, wrt="mu")
+    np.testing.assert_array_equal(jacobian["mu"], [-1.0, 1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(hessian["mu", "mu"], [1.0, -2.0, 1.0, 0.0])

@@ -29,6 +29,13 @@ def poisson_score(a: float, x: float, y: float) -> float:
     return 0.0 if y == 0 else y * (math.log(x) - digamma(a + 1.0))
 
 
+def poisson_slope(a: float, x: float, y: float) -> float:
+    """The slope in x of `poisson_term`, which has the value y; at 0 that to the right."""
+    if x == 0 and a >= 0:
+        return gamma_density(a, x) - y
+    return 0.0 if y == 0 else y * ((a - x) / x)
+
+
 def gamma_density_slope(a: float, x: float, y: float) -> float:
     """The slope in x of the density y; at 0 that to the right."""
     if x == 0 and a >= 0:
