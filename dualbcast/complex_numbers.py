@@ -148,11 +148,12 @@ def log(z: Any) -> Any:
 
 
 def _log_of_size(z: Any) -> float:
-    size, x, y = math.hypot(z.real, z.imag), abs(z.real), abs(z.imag)
-    large, small = max(x, y), min(x, y)
-    if 0.7 < size < 1.75:
-        return 0.5 * math.log1p((large - 1.0) * (large + 1.0) + small * small)
-    return math.log(size)
+    size, large, small = math.hypot(z.real, z.imag), z.real, z.imag
+    if not 0.7 < size < 1.75:
+        return math.log(size)
+    if abs(large) < abs(small):
+        large, small = small, large
+    return 0.5 * math.log1p((large - 1.0) * (large + 1.0) + small * small)
 
 
 def log10(z: Any) -> Any:
@@ -207,7 +208,8 @@ def tanh_imag(x: float, y: float) -> float:
 
 def tanh_slope(x: float, y: float) -> Any:
     """The derivative of tanh at x + i y, 4 q / (1 + q)**2 with q = exp(-2 z) where x > 0; it is even."""
-    decay, angle = math.exp(-2.0 * abs(x)), 2.0 * math.copysign(1.0, x) * y
+    side = math.copysign(1.0, x)
+    decay, angle = math.exp(-2.0 * side * x), 2.0 * side * y
     q = complex(decay * math.cos(angle), -decay * math.sin(angle))
     return 4.0 * q / square(1.0 + q)
 

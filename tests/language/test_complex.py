@@ -231,3 +231,25 @@ def test_what_looks_inside_takes_complex_arguments() -> None:
     assert function.explain(z.astype("complex64"), "float32").dtype == "float32"
     assert function.explain(z, 2.0, product="sum_and_gradient", wrt="a").dtype == "float64"
     assert function.explain(z, 2.0, product="sum_gradient_and_hessian").dtype == "float64"
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize("name", ["log", "log10", "tan", "tanh", "sqrt", "exp"])
+def test_derivatives_on_the_axes_and_where_the_parts_are_equal(name: str, backend: Any) -> None:
+    """The slope of log was wrong at 1 + 1j, and curvatures of log, tan and tanh on an axis were 0."""
+    z = np.array([1 + 1j, -0.9 + 0.9j, -1 - 1j, 1.0, 1.2, 0.5, 1j, -0.9j, 2j, 0.25 - 0.25j])
+    function = getattr(cmath, name)
+    _, jacobian, hessian = differentiable_broadcast(lambda z: function(z), backend=backend).value_jacobian_and_hessian(
+        z
+    )
+    wanted = (lambda z: mp.log(z) / mp.log(10)) if name == "log10" else getattr(mp, name)
+    with mp.workdps(40):
+        first, second = (np.array([complex(mp.diff(wanted, w, order)) for w in z]) for order in (1, 2))
+    for block, expected in (
+        (jacobian["z.real"], first),
+        (jacobian["z.imag"], 1j * first),
+        (hessian["z.real", "z.real"], second),
+        (hessian["z.real", "z.imag"], 1j * second),
+        (hessian["z.imag", "z.imag"], -second),
+    ):
+        assert_near(block, expected, 1e-12)
