@@ -45,9 +45,15 @@ def error_of(spec: TypedProduct, arrays: Sequence[Any], outputs: Sequence[Any], 
     inputs = shown_arguments(spec.names, given)
     result = f"{_described(spec, first)} is {outputs[first][index]}"
     if source is None:
-        text = (
-            f"{result}, which no step gives if this element is computed alone: its operations have another order then"
+        number, dtype = found[first][0], outputs[first].dtype
+        with np.errstate(over="ignore"):
+            is_too_large = not np.isfinite(np.asarray(number).astype(dtype))
+        reason = (
+            f"since {number:.6g} is beyond the range of {dtype}"
+            if is_too_large
+            else "which no step gives if this element is computed alone: its operations have another order then"
         )
+        text = f"{result}, {reason}"
         return NonFiniteError(spec.label, text, function.location, index, inputs)
     earlier = None if any_source in (None, source) else any_source
     return NonFiniteError(spec.label, f"{source.text} here, so {result}", source.where, index, inputs, earlier)
