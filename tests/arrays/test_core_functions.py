@@ -181,6 +181,7 @@ WRONG_FUNCTIONS = [
     ("(2)->(),()", lambda v: v[0], "has 2 outputs, and this returns a number"),
     ("(2)->()", lambda v: v[2], "does not fit an array of shape (2,)"),
     ("(2)->()", lambda v: 1.0 if v > 0 else 0.0, "is neither true nor false"),
+    ("(2)->(2)", lambda v: np.linspace(0.0, v[0], 2), "an argument of linspace() must be known when"),
     ("(2)->()", lambda v: v[int(v[0])], "known when the kernel is compiled"),
     ("(2),(3)->(2)", lambda v, w: v + w, "shapes (2,) and (3,) do not broadcast"),
     ("(2),(3)->()", lambda v, w: v @ w, "cannot be multiplied by @"),

@@ -57,7 +57,8 @@ def _array(env: Environment, node: ast.Call, items: Value, /, dtype: Value = _NO
 
 def _made(function: Callable[..., Any], env: Environment, node: ast.Call, *args: Value, **named: Value) -> Value:
     """An array that NumPy makes when the kernel is compiled, from numbers that are known."""
-    plain = [_known(env, node, arg, "the shape") for arg in args]
+    what = f"an argument of {function.__name__}()" if function in (np.arange, np.linspace) else "the shape"
+    plain = [_known(env, node, arg, what) for arg in args]
     keywords = {name: _known(env, node, value, name) for name, value in named.items()}
     made = env.evaluate(node, function, *plain, **keywords)
     return array_of(filled(made.shape, [number(item.item()) for item in made.flat]))
