@@ -236,6 +236,7 @@ class Binder:
         arguments, spread = self._assign(range(count), dict(zip(named, range(count, given), strict=True)))
         parameters = tuple([name for name, _, _ in arguments[len(self._fixed) :]])
         asked = {name for _, name in named_in(wanted, parameters, spread, self.vararg)}
+        asked |= {name.removesuffix(".real").removesuffix(".imag") for name in asked}  # the parts of a complex number
         slots: list[_Slot] = []
         defaults: list[Any] = []
         for name, value, left_out in arguments:
@@ -243,7 +244,7 @@ class Binder:
                 slots.append(_Slot(name, given + len(defaults) if left_out else value, _OPEN))
                 defaults += [value] if left_out else []
             elif left_out:
-                is_array = name not in self.static and is_operand(value)
+                is_array = name not in self.static and (is_operand(value) or isinstance(value, complex))
                 mark = None if is_array and (name in asked or array_kind(value) is not None) else _OMITTED
                 slots.append(_Slot(name, given + len(defaults), mark))
                 defaults.append(value)

@@ -253,3 +253,13 @@ def test_derivatives_on_the_axes_and_where_the_parts_are_equal(name: str, backen
         (hessian["z.imag", "z.imag"], -second),
     ):
         assert_near(block, expected, 1e-12)
+
+
+def test_a_default_that_is_complex_is_an_argument_if_wrt_names_it() -> None:
+    function = differentiable_broadcast(lambda x, k=1j: x * k)
+    x = np.array([2.0])
+    assert function(x).tolist() == [2j]
+    assert function(x, np.array([3j])).tolist() == [6j]
+    assert function.jacobian(x, wrt="k")["k.imag"].tolist() == [2j]
+    assert function.partial("k.real")(x).tolist() == [2.0]
+    assert function.vjp(x, wrt="k")[1](np.array([1.0 + 0j]))[0] == 2.0
