@@ -39,9 +39,9 @@ def _assert(env: Environment, stmt: ast.Assert, _: list[ast.stmt]) -> None:
 
 @lowers(ast.Expr)
 def _expression(env: Environment, stmt: ast.Expr, _: list[ast.stmt]) -> None:
-    """An expression as a statement: a docstring, or a call of `print`."""
+    """An expression as a statement: a docstring, `...`, or a call of `print`."""
     node = stmt.value
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a docstring
+    if isinstance(node, ast.Constant) and (isinstance(node.value, str) or node.value is ...):
         return
     if isinstance(node, ast.Call) and env.notes is not None and expression(env, node.func) == Static(builtins.print):
         _print(env, node)

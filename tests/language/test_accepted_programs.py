@@ -36,6 +36,7 @@ NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
         pytest.param("for *a, b in ((x, y),):\n    y += b\nreturn y", id="starred target"),
         pytest.param("return x if None else y", id="None is false"),
         pytest.param("z = x\n'text'\nreturn z", id="text between"),
+        pytest.param("if x > y:\n    ...\nelse:\n    x *= y\nreturn x", id="an ellipsis as a statement"),
         pytest.param("if False:\n    return [x]\nreturn x", id="never compiled"),
         pytest.param("return x\nreturn [x]", id="never reached"),
         pytest.param("float32, exp, out, k, start = x, y, x, y, x\nreturn float32 * exp * out * k * start", id="names"),
