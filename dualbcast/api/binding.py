@@ -236,7 +236,8 @@ class Binder:
         arguments, spread = self._assign(range(count), dict(zip(named, range(count, given), strict=True)))
         parameters = tuple([name for name, _, _ in arguments[len(self._fixed) :]])
         asked = {name for _, name in named_in(wanted, parameters, spread, self.vararg)}
-        asked |= {name.removesuffix(".real").removesuffix(".imag") for name in asked}  # the parts of a complex number
+        # Those of the parts of a complex number, too. What names nothing is refused later.
+        asked |= {str(name).removesuffix(".real").removesuffix(".imag") for name in asked}
         slots: list[_Slot] = []
         defaults: list[Any] = []
         for name, value, left_out in arguments:
