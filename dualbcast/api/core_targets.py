@@ -18,7 +18,7 @@ from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, joined, parts_of
 from dualbcast.program.element import Ran
-from dualbcast.program.outputs import Results, Shape
+from dualbcast.program.outputs import Results, Shape, another_wrt
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import beside, forms_of
@@ -127,6 +127,8 @@ class CoreTargets:
             if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], CoreJacobian)):
                 raise ArgumentError(_PAIR)
             given, jacobian = out
+            if jacobian._layout.wrt != self._layout.wrt:
+                raise another_wrt(jacobian._layout.wrt, self._layout.wrt)
         parts = self._layout.split(given, "out=")
         stored = () if jacobian is None else jacobian.stored
         which = self._which if jacobian is None or jacobian.parts is None else self.which

@@ -238,7 +238,7 @@ def _pulled_back(
     specialisation: Specialisation, layout: CoreLayout, derivation: Derivation, values: tuple[Any, ...], given: Any
 ) -> list[Any]:
     """The cotangents of the arguments for those of the outputs, after the outputs if the derivation has these."""
-    elements = tuple(layout.split(given, "the cotangent"))
+    elements = tuple(layout.split(given, "the cotangent", or_none=True))
     cores = [each.shape for each in (*(layout.outputs if derivation[0] == "v" else ()), *layout.arguments)]
     if specialisation.whole or type(specialisation) is not Specialisation:
         return joined(specialisation.back(derivation, values, elements), cores, specialisation.stack)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
-from dualbcast.program.outputs import OUT_FORMS, Results
+from dualbcast.program.outputs import OUT_FORMS, Results, another_wrt
 from dualbcast.program.products import Which
 from dualbcast.program.results import Jacobian
 from dualbcast.runtime.arguments import beside
@@ -32,6 +32,8 @@ def value_and_jacobian_into(specialisation: Specialisation, values: tuple[Any, .
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ArgumentError(OUT_FORMS)
     first, second = specialisation.element.function.structure.flatten(out[0], "the value in out="), out[1]
+    if isinstance(second, Jacobian) and second._results.positions != specialisation.wrt:
+        raise another_wrt(second.wrt, [specialisation.element.names[at] for at in specialisation.wrt])
     if isinstance(second, Jacobian) and second._matrix is None:
         results, outputs = specialisation.run(_BOTH, values, (*first, *second._stored))
         return results.value(outputs), Jacobian._of(results, outputs)

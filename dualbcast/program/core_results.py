@@ -106,8 +106,9 @@ class CoreLayout:
         """The structure that the function returns, of arrays of the outputs' elements."""
         return self.structure.pack(joined(parts, [each.shape for each in self.outputs], stack))
 
-    def split(self, given: Any, name: str) -> list[Any]:
-        """The elements of arrays for all outputs, given in the structure that the function returns."""
+    def split(self, given: Any, name: str, or_none: bool = False) -> list[Any]:
+        """The elements of arrays for all outputs, given in the structure that the function returns; with `or_none` None
+        may stand for an array."""
         whole = self.structure.flatten(given, name) if self.structure.holds(given) else (given,)
         if len(whole) != len(self.outputs):
             raise ArgumentError(
@@ -115,9 +116,8 @@ class CoreLayout:
             )
         parts: list[Any] = []
         for at, (array, each) in enumerate(zip(whole, self.outputs, strict=True)):
-            # None stands for the cotangents of integers.
             of_output = f"{name} of output {at}" if len(whole) > 1 else name
-            parts += [None] * each.size if array is None else parts_of(array, each.shape, of_output)
+            parts += [None] * each.size if array is None and or_none else parts_of(array, each.shape, of_output)
         return parts
 
 

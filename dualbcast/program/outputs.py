@@ -268,6 +268,14 @@ def misfit_of_weights(shape: Shape, whole: Shape) -> ShapeError:
     )
 
 
+def another_wrt(given: Sequence[str], wrt: Sequence[str]) -> ArgumentError:
+    """The error for a Jacobian in `out=` that is in other arguments than those of the call."""
+    return ArgumentError(
+        f"the Jacobian in out= is in ({', '.join(given)}), and that of this call is in ({', '.join(wrt)}). Pass one "
+        "that a call with the same wrt= returned"
+    )
+
+
 def sum_to(array: Any, shape: Shape) -> Any:
     """Sum over the axes along which an argument of `shape` was broadcast."""
     extra = array.ndim - len(shape)

@@ -409,3 +409,17 @@ def test_what_is_advised_gives_the_derivative() -> None:
         capturing.jacobian(x)["WEIGHTS"]
     with pytest.raises(ArgumentError, match=r"is in \(x\), not in 'z'$"):
         product.jacobian(x, 1.0, wrt="x")["z"]
+
+
+def test_a_jacobian_to_write_to_is_in_the_arguments_of_the_call() -> None:
+    """The numbers of another argument were written to its blocks, where their count was the same."""
+    x, y = np.arange(3.0), np.ones(3)
+    product = differentiable_broadcast(lambda x, y: x * x * y * y)
+    in_cores = differentiable_broadcast(signature="(n),(n)->(n)")(lambda x, y: x * x * y * y)
+    for function, options in ((product, {}), (product, {"out": "matrix"}), (in_cores, {})):
+        out = function.value_and_jacobian(x, y, wrt="x", **options)
+        before = out[1]["x"].copy()
+        with pytest.raises(ArgumentError, match=r"the Jacobian in out= is in \(x\), and that of this call is in \(y\)"):
+            function.value_and_jacobian(x + 1, y, wrt="y", out=out)
+        np.testing.assert_array_equal(out[1]["x"], before)
+        np.testing.assert_array_equal(function.value_and_jacobian(x + 1, y, wrt=0, out=out)[0], (x + 1) ** 2)
