@@ -41,6 +41,8 @@ class MaskedAdapter(HostAdapter):
         dtypes: tuple[np.dtype[Any], ...],
         sums: tuple[int | None, ...] | None = None,
     ) -> tuple[Any, ...]:
+        if element.options.check is not None:  # which leaves out an element with an argument that is NaN
+            values = tuple(map(_nan_below_mask, values))
         outputs = super().apply(element, values, dtypes)
         if sums is None:
             return outputs
@@ -49,6 +51,13 @@ class MaskedAdapter(HostAdapter):
 
     def stack(self, blocks: Sequence[Any]) -> Any:
         return np.ma.stack(blocks, axis=-1)
+
+
+def _nan_below_mask(value: Any) -> Any:
+    """A masked array of floats that has NaN where it is masked; anything else as it is."""
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind != "f":
+        return value
+    return np.ma.MaskedArray(value.filled(np.nan), value.mask)
 
 
 def _summed(array: Any, argument: Any) -> Any:

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, CompileError, DTypeError, ShapeError, differentiable_broadcast
+from dualbcast import (
+    ArgumentError,
+    CompileError,
+    DTypeError,
+    NonFiniteError,
+    ShapeError,
+    differentiable_broadcast,
+)
 from dualbcast.adapters import adapter_for
 from dualbcast.foreign_objects import as_plain
 
@@ -360,3 +367,16 @@ def test_libraries_without_complex_numbers_say_what_to_pass() -> None:
     _, pullback = square.vjp(lazy)
     with pytest.raises(ArgumentError, match=r"not made of Dask's arrays\. Return their parts"):
         pullback(np.ones(1))
+
+
+def test_what_a_mask_hides_is_not_checked() -> None:
+    """An error was raised for an element that is masked because the function is not defined there."""
+    log = differentiable_broadcast(lambda x: math.log(x), check="nan")
+    hidden = np.ma.MaskedArray([1.0, -1.0], [False, True])
+    assert log(hidden).tolist() == [0.0, None]
+    assert log.jacobian(hidden, check="finite")["x"].tolist() == [1.0, None]
+    assert log.vjp(hidden)[1](np.ones(2))[0].tolist() == [1.0, None]
+    assert log.sum(hidden) == 0.0
+    assert hidden.data.tolist() == [1.0, -1.0]
+    with pytest.raises(NonFiniteError, match=r"index \(1,\)"):
+        log(np.ma.MaskedArray([1.0, -1.0], [True, False]))
