@@ -239,9 +239,10 @@ def fmin(x: float, y: float) -> float:
     return x if x <= y or isnan(y) else y
 
 
-def clip(x: float, low: float, high: float) -> float:
-    """x limited to [low, high]; at the ends the derivative is still that of x."""
-    return minimum(maximum(x, low), high)
+def clip(x: float, low: float | None, high: float | None) -> float:
+    """x limited to [low, high], of which either may be None; at the ends the derivative is still that of x."""
+    above = x if low is None else maximum(x, low)
+    return above if high is None else minimum(above, high)
 
 
 def where(condition: bool, x: float, y: float) -> float:

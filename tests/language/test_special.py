@@ -12,7 +12,7 @@ import pytest
 import rule_oracles as oracles
 import scipy.special
 
-from dualbcast import arithmetic, special
+from dualbcast import arithmetic, differentiable_broadcast, special
 from dualbcast.special import trigonometric
 
 EPS = 2.0**-52
@@ -183,6 +183,7 @@ def test_ldexp_is_exact() -> None:
 
 def test_clip_where_and_the_small_ones() -> None:
     assert [arithmetic.clip(x, -1.0, 2.0) for x in (-3.0, 0.5, 7.0)] == [-1.0, 0.5, 2.0]
+    assert [arithmetic.clip(x, None, 2.0) for x in (-3.0, 7.0)] == [-3.0, 2.0]
     assert arithmetic.where(False, 1.0, 2.0) == 2.0
     assert arithmetic.square(-3.0) == 9.0
     assert arithmetic.reciprocal(4.0) == 0.25
@@ -194,3 +195,11 @@ def test_clip_where_and_the_small_ones() -> None:
 def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
     for name in module.__all__:
         assert getattr(module, name).__doc__, name
+
+
+def test_a_bound_of_clip_may_be_none() -> None:
+    x = np.array([-2.0, 0.5, 3.0])
+    found = differentiable_broadcast(lambda x: (np.clip(x, 0.0, None), np.clip(x, None, 1.0), np.clip(x, None, None)))(
+        x
+    )
+    np.testing.assert_array_equal(found, [np.clip(x, 0.0, None), np.clip(x, None, 1.0), x])

@@ -123,6 +123,11 @@ def softmax(v):
     return e / e.sum() + np.sin(v) * np.tanh(2 * v)
 
 
+@case("(3),()->(3)", (3,), ())
+def clipped_on_one_side(v, bound):
+    return np.clip(v, None, bound) * np.clip(v, bound, None) + np.clip(v, -bound, 2.0)
+
+
 @case("(3),()->(3)", (3,), (), traceable=False)
 def clipped(v, bound):
     w = np.where(v > bound, v * bound, v - bound)

@@ -103,9 +103,15 @@ def broadcast(env: Environment, values: Iterable[Value], node: ast.AST) -> list[
 
 
 def elementwise(env: Environment, function: Callable[..., Value], values: Iterable[Value], node: ast.AST) -> Value:
-    """A function of numbers on the elements of values that broadcast together. It may return several numbers."""
-    every = broadcast(env, values, node)
-    results = [function(*items) for items in zip(*[each.flat for each in every], strict=True)]
+    """A function of numbers on the elements of values that broadcast together. It may return several numbers.
+
+    None is the same for all elements, as a bound of `numpy.clip` may be.
+    """
+    given, none = [*values], Static(None)
+    every = broadcast(env, [value for value in given if value != none], node)
+    flat = iter([each.flat for each in every])
+    columns = [[none] * every[0].size if value == none else next(flat) for value in given]
+    results = [function(*items) for items in zip(*columns, strict=True)]
     shape = every[0].shape
     return _gathered(env, shape, results, node)
 
