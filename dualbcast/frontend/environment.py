@@ -198,9 +198,7 @@ class Environment:
         try:
             value = self.known(capture)
         except OverflowError:
-            self.fail(
-                node, f"{label} is, or holds, an integer beyond the range of floats", "smaller numbers, or math.inf"
-            )
+            self.fail(node, f"{label} has an integer beyond the range of floats", "smaller numbers, or math.inf")
         if value is None:
             self.fail(node, f"{label} is of type {type(capture.value).__name__}, which a kernel cannot use", hint)
         return value
