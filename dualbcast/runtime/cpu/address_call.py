@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from dualbcast.codegen.llvm.target import STOPPED
 from dualbcast.codegen.loops.calls import write_address_call
 from dualbcast.runtime.cpu import interrupt, policy
-from dualbcast.runtime.cpu.kernel import CpuKernel, run_ranges, threads_for
+from dualbcast.runtime.cpu.kernel import CpuKernel, run_ranges
 from dualbcast.runtime.cpu.loader import compiled
 from dualbcast.runtime.iteration_space import Geometry
 
@@ -48,7 +48,7 @@ class AddressCall:
         """
         if interrupt.cancelled:
             interrupt.begin()
-        threads = 1 if self._is_one_range else threads_for(self._kernel, self._total)
+        threads = 1 if self._is_one_range else policy.threads_for(self._kernel.pace, self._total)
         if threads > 1:
             if any(map(and_, addresses, self._masks)):
                 return False

@@ -27,7 +27,7 @@ from dualbcast.runtime.arguments import HEADER, Array, host_addresses, is_writea
 from dualbcast.runtime.cpu import interrupt, policy, thread_pool
 from dualbcast.runtime.cpu.loader import compiled, load
 from dualbcast.runtime.cpu.pieces import Packing, block_work, contiguous_copies, panel_work
-from dualbcast.runtime.cpu.policy import Pace, get_num_threads
+from dualbcast.runtime.cpu.policy import Pace
 from dualbcast.runtime.cpu.thread_pool import Work
 from dualbcast.runtime.launch_plan import FastPath, Plan, aside_of, fresh, is_pooled
 from dualbcast.runtime.reduction_blocks import Split
@@ -239,7 +239,7 @@ def launch(
             pace.note(began, 1.0, total)
         pace.is_warm = True
         return
-    threads = threads_for(kernel, total, threads)
+    threads = policy.threads_for(pace, total, threads)
     if split is not None and blocks:
         if packing is not None:
             pointers, _copies = contiguous_copies(kernel.itemsizes, packing, pointers, threads)
@@ -259,14 +259,6 @@ def run_ranges(kernel: CpuKernel, total: int, ints: Sequence[int], pointers: Seq
     work = kernel.ranges(kernel.address(total), _bounds_for(kernel, total, ints, threads), ints, pointers)
     began = perf_counter_ns()
     kernel.pace.note(began, thread_pool.run(work, threads), total)
-
-
-def threads_for(kernel: CpuKernel, total: int, most: int | None = None) -> int:
-    """How many threads a launch is worth, at most so many; by default `get_num_threads()`."""
-    # The number that may be used comes last, since it takes the longest to find out.
-    if total <= kernel.pace.short or not policy.is_worth_threads(kernel.pace.element * total):
-        return 1
-    return most or get_num_threads()
 
 
 def _bounds_for(kernel: CpuKernel, total: int, ints: Sequence[int], threads: int) -> tuple[int, ...]:
@@ -375,7 +367,7 @@ class CpuFastPath(FastPath):
             launch(kernel, total, geometry.ints, pointers, None, geometry.packing, geometry.split)
             return True
         began = perf_counter_ns()
-        threads = threads_for(kernel, total)
+        threads = policy.threads_for(pace, total)
         if threads == 1:
             is_aligned = self._run_range(values, targets)
             if perf_counter_ns() - began >= policy.THREAD_NS:

@@ -150,6 +150,14 @@ class Pace:
         self.learn(element if took >= THREAD_NS else min(element, self.element))
 
 
+def threads_for(pace: Pace, total: int, most: int | None = None) -> int:
+    """How many threads a launch of so many elements is worth, at most so many; by default `get_num_threads()`."""
+    # The number that may be used comes last, since it takes the longest to find out.
+    if total <= pace.short or not is_worth_threads(pace.element * total):
+        return 1
+    return most or get_num_threads()
+
+
 def is_worth_threads(work: float) -> bool:
     """Whether so many nanoseconds of work are worth other threads: one that looks for work, or else to wake one.
 
