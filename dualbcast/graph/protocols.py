@@ -189,12 +189,6 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return clip(a, a_min if min is None else min, a_max if max is None else max)
 
 
-def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
-    if offset:
-        raise ArgumentError("np.diagonal and np.trace of a Variable take no offset=; slice it first")
-    return products.diagonal(a, axis1, axis2)
-
-
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     # Most of NumPy's functions take the same arguments as those of the graph, except for the name of the first one.
     **{
@@ -209,8 +203,8 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
         for name, function in {**vars(products), **vars(shapes), **vars(assembly)}.items()
         if name in ("cross", "matmul", "matrix_transpose", "outer", "tensordot", "vecdot")
     },
-    np.linalg.diagonal: lambda x, /, *, offset=0: _diagonal(x, offset, -2, -1),
-    np.linalg.trace: lambda x, /, *, offset=0: shapes.sum(_diagonal(x, offset, -2, -1), axis=-1),
+    np.linalg.diagonal: lambda x, /, *, offset=0: products.diagonal(x, offset, -2, -1),
+    np.linalg.trace: lambda x, /, *, offset=0: products.trace(x, offset, -2, -1),
     np.amax: reductions.max,
     np.amin: reductions.min,
     np.reshape: _reshape,
@@ -234,6 +228,4 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.fix: functools.partial(apply, "trunc"),
     np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
     np.einsum: lambda *operands, optimize=None: products.einsum(*operands),  # noqa: ARG005
-    np.trace: lambda a, offset=0, axis1=0, axis2=1: shapes.sum(_diagonal(a, offset, axis1, axis2), axis=-1),
-    np.diagonal: _diagonal,
 }

@@ -248,6 +248,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Variable, ...]:
     return tuple(broadcast_to(each, shape) for each in inputs)
 
 
+@method
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Variable:
     """`x` with each element repeated along an axis, so many times each or all as often; by default along the only axis
     of the flattened array."""

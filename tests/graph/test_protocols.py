@@ -143,7 +143,6 @@ def in_place() -> None:
         (lambda x: np.sum(x, out=np.empty(())), "out=.*use what it returns"),
         (lambda _: in_place(), r"array = array \+ v"),
         (lambda x: np.reshape(x, (3, 2), order="F"), "in C order only"),
-        (lambda x: np.trace(x, 1), "no offset="),
         (lambda x: np.asarray(x), r"v\.value"),
         (lambda x: np.array(x), "stop_gradient"),
         (lambda x: np.array([x[0, 0], x[0, 1]]), r"lose its derivative.*np.stack\(\[v, w\]\)"),

@@ -6,6 +6,7 @@ Comes in: Variables or arrays. Goes out: Variables, the elements of which are su
 from __future__ import annotations
 
 import math
+import operator
 import string
 from collections.abc import Sequence
 from functools import cache
@@ -147,18 +148,22 @@ def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[in
     return shapes.reshape(matmul(rows, shapes.reshape(right, (length, math.prod(free_b)))), (*free_a, *free_b))
 
 
-def diagonal(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
-    """The elements with equal indices in two axes, along a new last axis: `numpy.diagonal`."""
+@method
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    """The elements of two axes whose second index is by `offset` above the first, along a new last axis:
+    `numpy.diagonal`."""
     x = constant(x)
     first, second = shapes.axes_of((axis1, axis2), x.ndim, "diagonal")
     front = shapes.moveaxis(x, (first, second), (0, 1))
-    index = namespace(x).arange(min(front.shape[:2]))
-    return shapes.moveaxis(front[index, index], 0, -1)
+    below, above = max(-operator.index(offset), 0), max(operator.index(offset), 0)
+    places = namespace(x).arange(max(0, min(front.shape[0] - below, front.shape[1] - above)))
+    return shapes.moveaxis(front[places + below, places + above], 0, -1)
 
 
-def trace(x: Any, axis1: int = 0, axis2: int = 1) -> Variable:
-    """The sum of the diagonal."""
-    return shapes.sum(diagonal(x, axis1, axis2), axis=-1)
+@method
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    """The sum of the diagonal: `numpy.trace`."""
+    return shapes.sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 def einsum(subscripts: str, *operands: Any) -> Variable:
@@ -211,7 +216,7 @@ def _simplified(labels: str, operand: Variable, others: set[str]) -> tuple[str, 
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            operand = diagonal(operand, first, second)
+            operand = diagonal(operand, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     alone = tuple(at for at, label in enumerate(labels) if label not in others)
     if alone:

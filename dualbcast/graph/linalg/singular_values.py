@@ -73,7 +73,7 @@ def _phases(turn: Variable, slope_u: Variable, s: Variable) -> Variable:
     Both may be zero but for roundings: nothing sets the phase between the vectors of a singular value of zero, and a
     number that does not depend on it has a derivative.
     """
-    slopes, rounding = diagonal(turn, -2, -1).imag, s.shape[-1] * float(np.finfo(s.dtype).eps)
+    slopes, rounding = diagonal(turn, 0, -2, -1).imag, s.shape[-1] * float(np.finfo(s.dtype).eps)
     least = where(s <= rounding * s[..., :1], rounding * shapes.sum(abs(slope_u), axis=-2), -1.0)
     are_zero = abs(slopes) <= least
     return where(are_zero, 0.0, slopes / where(are_zero, 1.0, s))
