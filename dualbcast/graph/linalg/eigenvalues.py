@@ -179,14 +179,11 @@ def eig(a: Any) -> EigResult:
         A tuple of Variables of shape (..., n), and of vectors in the columns of shape (..., n, n). They are complex in
         any case, while NumPy gives real arrays if all eigenvalues of real matrices are real.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        A matrix is not square, or has elements that are not finite; or, for the derivative, its eigenvectors are
-        linearly dependent.
-
     Notes
     -----
+    NumPy's `LinAlgError` says that a matrix is not square, or has elements that are not finite; or, for the derivative,
+    that its eigenvectors are linearly dependent.
+
     Each vector has the length 1, and LAPACK makes its largest component real. The derivative, as in JAX, is that of
     these vectors; PyTorch refuses numbers that depend on their phases. For the vectors of an eigenvalue that comes
     twice it is infinite or NaN.
