@@ -182,7 +182,8 @@ def eigvalsh(a: Any) -> Any:
     >>> linalg.eigvalsh(((2.0, 1.0), (1.0, 2.0))).round(12)
     array([1., 3.])
     """
-    return np.array(_diagonal(a, False)[0])
+    diagonal, _ = _diagonal(a, False)
+    return np.array(_sorted(diagonal, None)[0])
 
 
 def eigh(a: Any) -> Any:
@@ -198,25 +199,19 @@ def eigh(a: Any) -> Any:
     >>> values
     array([1., 2.])
     """
-    values, vectors = _diagonal(a, True)
-    return np.array(values), np.transpose(np.array(vectors))
+    diagonal, vectors = _diagonal(a, True)
+    values, columns = _sorted(diagonal, vectors)
+    return np.array(values), np.transpose(np.array(columns))
 
 
 def _diagonal(a: Any, has_vectors: bool) -> Any:
-    """The eigenvalues in ascending order, and the eigenvectors, one after the other."""
+    """The eigenvalues in any order, and the eigenvectors, one after the other."""
     size = len(a)
-    whole = np.array([[a[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)])
-    fixed = np.array([[stop_derivative(x) for x in row] for row in whole])
-    found = [np.array(row) for row in _basis(fixed)]
-    # They are sorted before anything has a derivative: a branch costs more where it has.
-    values, rows = _sorted([row @ fixed @ row for row in found], found)
-    basis = np.array(rows)
+    whole = [[a[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)]
+    basis = _basis([[stop_derivative(x) for x in row] for row in whole])
     # In that basis the matrix is diagonal, up to roundings; what is beside the diagonal is zero, with its derivative.
-    turned = basis @ whole @ np.transpose(basis)
-    near = [
-        [x - stop_derivative(x) + (values[i] if i == j else 0.0) for j, x in enumerate(row)]
-        for i, row in enumerate(turned)
-    ]
+    turned = np.array(basis) @ np.array(whole) @ np.transpose(np.array(basis))
+    near = [[x if i == j else x - stop_derivative(x) for j, x in enumerate(row)] for i, row in enumerate(turned)]
     vectors = [[*row] for row in basis]
     # Each sweep doubles the order of the derivatives that are right: after two, the third of a vector.
     for _sweep in (0, 1):
@@ -284,8 +279,10 @@ def _sorted(values: Any, rows: Any) -> Any:
     """Values in ascending order, and the rows that belong to them."""
     for end in range(1, len(values)):
         for at in range(end, 0, -1):
-            low, high, one, other = values[at - 1], values[at], rows[at - 1], rows[at]
+            low, high = values[at - 1], values[at]
             is_right = not high < low
             values = [*values[: at - 1], *([low, high] if is_right else [high, low]), *values[at + 1 :]]
-            rows = [*rows[: at - 1], *([one, other] if is_right else [other, one]), *rows[at + 1 :]]
+            if rows is not None:
+                one, other = rows[at - 1], rows[at]
+                rows = [*rows[: at - 1], *([one, other] if is_right else [other, one]), *rows[at + 1 :]]
     return values, rows
