@@ -52,7 +52,8 @@ class WholeCall:
     def _refuse(self, what: str) -> NoReturn:
         raise ArgumentError(
             f"{what}, and this call of a function with whole arrays is on arrays of {self._adapter.name}'s. Call the "
-            f"function alone, and differentiate its result with {self._adapter.name}; or pass arrays of NumPy's."
+            f"function alone, without signature=, and differentiate its result with {self._adapter.name}; or pass "
+            "arrays of NumPy's."
         )
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -102,14 +103,14 @@ class Dispatch:
         if not named and gradient is None and len(args) in self.binder.plain:
             form, values = self.binder.plain[len(args)], args
         else:
+            if self.binder.whole:
+                adapter = next(filter(None, map(adapter_for, (*args, *named.values()))), None)
+                if adapter is not None:  # before options are taken off: the call is made again, on other arrays
+                    return cast(Specialisation, WholeCall(adapter, args, named)), ()
             if not self._of_calls.isdisjoint(named):
                 options = {name: named[name] for name in self._of_calls & named.keys()}
                 others = {name: value for name, value in named.items() if name not in options}
                 return self._with_options(options).find(args, others, wrt, gradient)
-            if self.binder.whole:
-                adapter = next(filter(None, map(adapter_for, (*args, *named.values()))), None)
-                if adapter is not None:
-                    return cast(Specialisation, WholeCall(adapter, args, named)), ()
             asked = wrt if gradient is None and not self.partials else self.asked(wrt, gradient)
             form, values = self.binder.bind(args, named, asked)
         key: Any = (form, wrt, gradient, forms_of(values))

@@ -1,4 +1,4 @@
-"""The state of one lowering: the open block, its names, the frame, the captures. And the front end's dispatch table.
+"""The state of one lowering (the open block, names, the frame, captures), and the dispatch table of the front end.
 
 The table leads from a class of syntax node to the function that lowers it. Each file registers the lowerings of its
 nodes. It lowers the nodes inside them through `expression` and `paths.statements`, and calls through `call_value`, so

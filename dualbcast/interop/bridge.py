@@ -126,23 +126,25 @@ def bridged(
 ) -> tuple[Call, list[Any], Results]:
     """A call, its inputs, and what is known of its results before it is made, from the shapes and dtypes of inputs."""
     given: dict[Any, Any] = {**dict(enumerate(args)), **named}
+    parameters = [*function._dispatch.binder.signature.parameters]
+    # Of the last one, if there are too many arguments or it takes several.
+    names = {place: parameters[min(place, len(parameters) - 1)] for place in range(len(args))}
     places = tuple([place for place, value in given.items() if adapter_for(value) is adapter])
     for place, value in given.items():
         if is_variable(value) or adapter_for(value) not in (None, adapter):
             raise ArgumentError(
-                f"{function!r}: argument {place!r} is of type {type(value).__name__}, beside {adapter.arrays}s; the "
-                "arrays of one call are of one library"
+                f"{function!r}: {names.get(place, place)} is of type {type(value).__name__}, beside {adapter.arrays}s; "
+                "the arrays of one call are of one library"
             )
     call, inputs = Call(function, args, named, places), [given[place] for place in places]
-    tokens = [adapter.token(each, f"argument {place!r}") for place, each in zip(places, inputs, strict=True)]
+    tokens = [adapter.token(each, names.get(place, place)) for place, each in zip(places, inputs, strict=True)]
     stand_ins = [
         np.empty(tuple(each.shape), token) if each.shape or isinstance(token, np.dtype) else token()
         for each, token in zip(inputs, tokens, strict=True)
     ]
     stood, named_too = call.arguments(stand_ins)
     specialisation, values = function._dispatch.find(stood, named_too, None)
-    shape = np.broadcast_shapes(*[np.shape(value) for at, value in enumerate(values) if at not in specialisation.whole])
-    dtypes = specialisation.dtypes
+    shape, dtypes = specialisation.shape_of(values), specialisation.dtypes
     floats = tuple([at for at, dtype in enumerate(dtypes) if dtype.kind not in "biu"])
     call = Call(function, args, named, places, floats)
     return call, inputs, Results(specialisation.element.function.structure.pack, shape, dtypes)

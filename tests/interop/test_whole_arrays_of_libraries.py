@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, differentiable_broadcast
+from dualbcast import ArgumentError, DTypeError, NonFiniteError, ShapeError, differentiable_broadcast
 
 X = np.array([[0.5, 1.25], [2.75, 0.125]])
 TABLE = np.array([0.9, -0.4, 1.3, 0.25, -0.75])
@@ -215,8 +215,23 @@ def test_refusals() -> None:
     dask = pytest.importorskip("dask.array")
     with pytest.raises(ArgumentError, match="arrays of Dask's cannot be arguments beside them"):
         looked_up(dask.from_array(X), TABLE)
-    with pytest.raises(ArgumentError, match="argument 1 is of type Array, beside tensors"):
+    with pytest.raises(ArgumentError, match="table is of type Array, beside tensors"):
         looked_up(x, dask.from_array(TABLE))
+
+
+def test_options_of_a_call_and_mismatched_shapes() -> None:
+    torch = pytest.importorskip("torch")
+    x, table = torch.tensor([0.5, 1.5]), torch.tensor(TABLE)
+    below = differentiable_broadcast(whole="table")(lambda x, table: table[int(x)] * math.log(x - 1.0))
+    with pytest.raises(NonFiniteError, match=r"at index \(0,\)"):
+        below(x, table, check="nan")
+    with pytest.raises(ShapeError, match="scale"):
+        looked_up(x, table, torch.ones(3))
+    with pytest.raises(DTypeError, match=r"x has dtype torch.complex64.*Pass x.real"):
+        looked_up(x.to(torch.complex64), table)
+    pair = differentiable_broadcast(signature="(2)->()", whole="table")(lambda v, table: table[int(v[0])] * v[1])
+    with pytest.raises(ArgumentError, match="without signature="):
+        pair(torch.ones(3, 2), table)
 
 
 def test_places_out_of_range_name_the_element() -> None:
