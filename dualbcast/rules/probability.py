@@ -13,6 +13,13 @@ from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
 from dualbcast.special.probability import dawson, error, located_distributions, log_normal, probabilities, stirling
 from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
+from dualbcast.special.probability.ends import (
+    beta_density_at_zero,
+    beta_slope_at_zero,
+    gamma_density_at_zero,
+    gamma_slope_at_zero,
+    score_at_zero,
+)
 from dualbcast.special.probability.incomplete_beta import (
     beta_density,
     beta_density_slopes,
@@ -122,6 +129,8 @@ for _function in (special.gammasgn, special.loggamma, special.zeta, special.zeta
 
 partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)
 partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(gamma_density)
+partials(lambda a, x, y: (score_at_zero(y), gamma_slope_at_zero(a, x, y)))(gamma_density_at_zero)
+partials(lambda a, b, x, y: (score_at_zero(y), y / b, beta_slope_at_zero(a, b, x, y)))(beta_density_at_zero)
 
 # --- distributions -------------------------------------------------------------------------------------------------
 

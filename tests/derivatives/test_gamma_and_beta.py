@@ -11,6 +11,8 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.stats
+from numpy.polynomial import Polynomial
 from probability_oracles import lower_beta, lower_gamma, upper_gamma
 
 from dualbcast import differentiable_broadcast, special
@@ -154,7 +156,41 @@ def test_densities_have_the_slope_to_the_inside_at_the_ends(backend: Any) -> Non
     # 1 / beta(a, b) is b for a = 1, and b (b + 1) for a = 2.
     for b in (0.5, 1.0, 2.0, 3.5):
         slopes = np.array([-math.inf, b * (1 - b), math.inf, b * (b + 1), 0.0])
-        np.testing.assert_array_equal(beta.hessian(a, b, 0.0)["x", "x"], slopes)
-        np.testing.assert_array_equal(beta.hessian(b, a, 1.0)["x", "x"], -slopes)
+        np.testing.assert_allclose(beta.hessian(a, b, 0.0)["x", "x"], slopes, rtol=1e-14)
+        np.testing.assert_allclose(beta.hessian(b, a, 1.0)["x", "x"], -slopes, rtol=1e-14)
     assert np.isnan(gamma.hessian(-1.0, 0.0)["x", "x"])
     assert np.isnan(beta.hessian(-1.0, 1.0, 0.0)["x", "x"])
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_densities_have_the_second_derivatives_to_the_inside_at_the_ends(backend: Any) -> None:
+    """They were 0: the slope there was a constant to the compiler."""
+    gamma = differentiable_broadcast(lambda x, a: scipy.stats.gamma.pdf(x, a), backend=backend)
+    found = gamma.hessian(0.0, np.array([1.0, 2.0, 3.0, 4.0, 2.5, 1.5]))
+    np.testing.assert_allclose(found["x", "x"], [1.0, -2.0, 1.0, 0.0, math.inf, -math.inf], rtol=1e-15)
+    np.testing.assert_array_equal(found["x", "a"], [math.inf, -math.inf, 0.0, 0.0, 0.0, -math.inf])
+    beta = differentiable_broadcast(lambda x, a, b: scipy.stats.beta.pdf(x, a, b), backend=backend)
+    for a, b in ((1, 1), (2, 2), (3, 2), (2, 3), (1, 3), (3, 4)):
+        inside = Polynomial([0, 1]) ** (a - 1) * Polynomial([1, -1]) ** (b - 1) / mp.beta(a, b)
+        found = beta.hessian(np.array([0.0, 1.0]), float(a), float(b))["x", "x"]
+        np.testing.assert_allclose(found, inside.deriv(2)(np.array([0, 1])).astype(float), rtol=1e-14)
+
+
+def f_density(x: Any, m: float, n: float) -> Any:
+    a, b = mp.mpf(m) / 2, mp.mpf(n) / 2
+    return (a / b) ** a * x ** (a - 1) * (1 + a / b * x) ** (-a - b) / mp.beta(a, b)
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_the_density_of_the_f_distribution_has_derivatives_at_0(backend: Any) -> None:
+    """They were no numbers."""
+    density = differentiable_broadcast(lambda x, m, n: scipy.stats.f.pdf(x, m, n), backend=backend)
+    m, n = np.array([2.0, 4.0, 6.0, 8.0]), np.array([3.0, 2.0, 5.0, 7.0])
+    value, jacobian, hessian = density.value_jacobian_and_hessian(0.0, m, n)
+    for k in range(len(m)):
+        with mp.workdps(60):
+            steps = {"direction": 1, "h": mp.mpf(10) ** -15}
+            series = [float(mp.diff(lambda x: f_density(x, m[k], n[k]), 0, order, **steps)) for order in range(3)]  # noqa: B023
+        found = [value[k], jacobian["x"][k], hessian["x", "x"][k]]
+        np.testing.assert_allclose(found, series, rtol=1e-12, atol=1e-12)
+    assert np.isfinite([jacobian["m"][1:], jacobian["n"][1:]]).all()

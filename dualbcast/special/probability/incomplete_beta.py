@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero
 from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio
 
 # Enough for parameters of ten million near the mean; further away far fewer terms are needed.
@@ -130,29 +131,22 @@ def beta_density(a: float, b: float, x: float) -> float:
     if not (a > 0 and b > 0 and x >= 0 and x <= 1):
         return math.nan
     if x == 0:
-        return b if a == 1 else 0.0 if a > 1 else math.inf
+        return beta_density_at_zero(a, b, x)
     if x == 1:
-        return a if b == 1 else 0.0 if b > 1 else math.inf
+        return beta_density_at_zero(b, a, 1.0 - x)
     return beta_term(a, b, x, 1.0 - x) * (a / (x * (1.0 - x)))
 
 
 def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, float, float]:
     """The slopes of the density y in all arguments; at the ends in x those to the inside."""
     if (x == 0 or x == 1) and y == y:
-        in_x = end_slope(a, b) if x == 0 else -end_slope(b, a)
+        in_x = beta_slope_at_zero(a, b, x, y) if x == 0 else -beta_slope_at_zero(b, a, 1.0 - x, y)
     else:
         in_x = 0.0 if y == 0 else y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
     if y == 0:
         return 0.0, 0.0, in_x
     in_a, in_b = share_score(a, b, x, 1.0 - x) + 1.0 / a, share_score(b, a, 1.0 - x, x) + 1.0 / b
     return y * in_a, y * in_b, in_x
-
-
-def end_slope(a: float, b: float) -> float:
-    """The slope of the density in x at 0."""
-    if a > 1:
-        return 0.0 if a > 2 else b * (b + 1.0) if a == 2 else math.inf
-    return b * (1.0 - b) if a == 1 else -math.inf
 
 
 def share_score(a: float, b: float, x: float, y: float) -> float:

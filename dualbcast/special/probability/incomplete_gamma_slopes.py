@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.gamma import digamma
+from dualbcast.special.probability.ends import gamma_density_at_zero, gamma_slope_at_zero
 from dualbcast.special.probability.incomplete_gamma import MOST, UNIFORM, is_near
 from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
@@ -20,7 +21,7 @@ def gamma_density(a: float, x: float) -> float:
     if x == math.inf or a == 0 or a == math.inf:
         return 0.0
     if x == 0:
-        return 0.0 if a > 1 else 1.0 if a == 1 else math.inf
+        return gamma_density_at_zero(a, x)
     return poisson_term(a, x) * (a / x)
 
 
@@ -38,8 +39,8 @@ def poisson_slope(a: float, x: float, y: float) -> float:
 
 def gamma_density_slope(a: float, x: float, y: float) -> float:
     """The slope in x of the density y; at 0 that to the right."""
-    if x == 0 and a >= 0:
-        return 0.0 if a > 2 or a == 0 else 1.0 if a == 2 else -1.0 if a == 1 else math.inf if a > 1 else -math.inf
+    if x == 0 and a > 0:
+        return gamma_slope_at_zero(a, x, y)
     return 0.0 if y == 0 else y * ((a - 1.0 - x) / x)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from dualbcast.special.exponentials import xlog1py, xlogy
 from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.distributions import outside, positive
+from dualbcast.special.probability.ends import beta_density_at_zero
 from dualbcast.special.probability.incomplete_beta import beta_density, betainc, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
 from dualbcast.special.probability.probabilities import (
@@ -92,12 +93,17 @@ def t_isf(q: float, df: float) -> float:
 
 def f_pdf(z: float, dfn: float, dfd: float) -> float:
     """The density of the F distribution."""
+    if z == 0:  # where the slope would be a product with the infinite one of the logarithm
+        ratio = dfn / dfd
+        share = ratio * z / (1.0 + ratio * z)
+        rest = 1.0 - share
+        return beta_density_at_zero(0.5 * dfn, 0.5 * dfd, share) * ratio * rest * rest if dfn > 0 < dfd else math.nan
     return math.exp(f_logpdf(z, dfn, dfd))
 
 
 def f_logpdf(z: float, dfn: float, dfd: float) -> float:
     """The logarithm of the density of the F distribution."""
-    if not z >= 0:
+    if not 0 <= z < math.inf:
         return outside(z, min(dfn, dfd), -math.inf)
     a, b, ratio = 0.5 * dfn, 0.5 * dfd, dfn / dfd
     return a * math.log(ratio) + xlogy(a - 1.0, z) - (a + b) * math.log1p(ratio * z) - betaln(positive(a), positive(b))
