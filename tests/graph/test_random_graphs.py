@@ -173,7 +173,7 @@ def check_against_differences(steps: list[Step], args: list[Any]) -> None:
         np.testing.assert_allclose(each, product, rtol=1e-5, atol=1e-6 * scale)
 
 
-@settings(RELAXED, max_examples=8)
+@settings(RELAXED, max_examples=5)
 @given(programs(kinks=True))
 def test_against_jax(program: tuple[list[Step], list[Any]]) -> None:
     jax = pytest.importorskip("jax")

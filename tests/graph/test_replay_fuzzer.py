@@ -9,7 +9,7 @@ import replay_fuzzer
 from suites import sampled
 
 
-@pytest.mark.parametrize("first", sampled(range(0, 200, 50), 2))
+@pytest.mark.parametrize("first", sampled(range(0, 200, 50), 4))
 def test_replays_give_what_the_plain_graph_gives(first: int) -> None:
     tally = collections.Counter[str]()
     for seed in range(first, first + 50):

@@ -14,7 +14,7 @@ from dualbcast import differentiable_broadcast
 
 EVERY = pytest.mark.parametrize("case", CORE_CORPUS, ids=lambda case: case.name)
 # Their products, second derivatives and code for a GPU take seconds to compile.
-LARGE = ("exponential", "solved", "neo_hookean", "eigenvalues")
+LARGE = ("exponential", "solved", "neo_hookean", "eigenvalues", "rotated", "radial_return")
 
 
 def parted(cases: Sequence[CoreCase]) -> pytest.MarkDecorator:
