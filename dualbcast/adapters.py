@@ -7,7 +7,7 @@ when the first array of its library is met.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -90,12 +90,14 @@ class Adapter(ABC):
         """The same, where `shapes[k]` is None, or the shape that output k is summed to; see `Element.parts`."""
         raise NotImplementedError
 
-    def with_whole(self, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:  # noqa: ARG002
-        """The result of a call of a function that has whole arrays, on arrays some of which are the library's."""
-        raise ArgumentError(
-            f"{function!r} takes whole arrays, and arrays of {self.name}'s cannot be arguments beside them; convert "
-            "these to NumPy's"
-        )
+    # Where the library differentiates calls of functions with whole arrays: what makes one, from the function and the
+    # arguments by position and by name, on arrays some of which are the library's.
+    with_whole: Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
+
+    def whole(self, value: Any, name: str) -> Any:
+        """An array of the library's that is a whole one, as an array of NumPy's or CuPy's. Elsewhere, where no library
+        differentiates the call, it is one that other arguments broadcast beside."""
+        raise NotImplementedError
 
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""
@@ -170,7 +172,7 @@ def is_lazy(value: Any) -> bool:
     return adapter is not None and adapter.namespace is not None
 
 
-def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
+def adapter_of(values: Iterable[Any], names: Collection[str]) -> Adapter | None:
     """The adapter for a call with these arguments; None where all are arrays of NumPy's or CuPy's, or numbers.
 
     An `ArgumentError` says that the arrays are of several libraries.
@@ -181,8 +183,8 @@ def adapter_of(values: Iterable[Any], names: Iterable[str]) -> Adapter | None:
         return None
     name, adapter = found[0]
     for value, other, its in named:
-        if its is adapter or (its is None and not has_shape(value)):
-            continue
+        if its is adapter or (its is None and not has_shape(value)) or f"{other}.shape[0]" in names:
+            continue  # one of its arrays, a number, or a whole array
         if its is not None:
             described = a_or_an(its.arrays)
         elif hasattr(type(value), "__broadcast_function__"):

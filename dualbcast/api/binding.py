@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter
+from itertools import zip_longest
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from dualbcast.adapters import adapter_for
 from dualbcast.api.static_arguments import is_operand, plain_number, static_key
 from dualbcast.api.whole_arrays import axes_of, spread
 from dualbcast.errors import ArgumentError
@@ -229,6 +231,17 @@ class Binder:
         form, places = filled
         values = values if places is None else tuple([values[place] for place in places])
         return form, _with_lengths(values, form) if form.whole else values
+
+    def with_plain_whole(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with whole arrays of other libraries as arrays of NumPy's or CuPy's."""
+
+        def plain(name: str, value: Any) -> Any:
+            adapter = adapter_for(value) if name in self.whole else None
+            return value if adapter is None or adapter.with_whole is not None else adapter.whole(value, name)
+
+        by_position = zip_longest(self.signature.parameters, args)
+        new = tuple([plain(name or "", value) for name, value in by_position][: len(args)])
+        return new, {name: plain(name, value) for name, value in named.items()}
 
     def _filling(self, count: int, named: tuple[str, ...], wanted: Any) -> _Filling:
         """Bind `count` arguments by position and these by name, whatever their values are."""

@@ -47,6 +47,7 @@ class WholeCall:
         """The result of the call."""
         if out is not None:
             self._refuse("out= takes arrays of NumPy's and CuPy's")
+        assert self._adapter.with_whole is not None
         return self._adapter.with_whole(function, self._args, self._named)
 
     def _refuse(self, what: str) -> NoReturn:
@@ -105,8 +106,11 @@ class Dispatch:
         else:
             if self.binder.whole:
                 adapter = next(filter(None, map(adapter_for, (*args, *named.values()))), None)
-                if adapter is not None:  # before options are taken off: the call is made again, on other arrays
+                if adapter is not None and adapter.with_whole is not None:
+                    # Before options are taken off: the call is made again, on other arrays.
                     return cast(Specialisation, WholeCall(adapter, args, named)), ()
+                if adapter is not None:
+                    args, named = self.binder.with_plain_whole(args, named)
             if not self._of_calls.isdisjoint(named):
                 options = {name: named[name] for name in self._of_calls & named.keys()}
                 others = {name: value for name, value in named.items() if name not in options}

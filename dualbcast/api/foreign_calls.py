@@ -60,7 +60,7 @@ class ForeignSpecialisation(Specialisation):
     def run(self, which: Which, values: tuple[Any, ...], out: Any = None, _forms: Any = None) -> Ran:
         if out is not None:
             self._refuse_out()
-        return self._applied(self.element, which, () if which == "value" else self.wrt, values)
+        return self._applied(self.element, which, () if which == "value" else self._without_whole(), values)
 
     def results(self, _values: tuple[Any, ...]) -> NoReturn:
         self._refuse_out()
@@ -78,6 +78,7 @@ class ForeignSpecialisation(Specialisation):
         tangents: list[Any],
         new: tuple[Any, ...] = (),  # noqa: ARG002 (which other libraries make themselves)
     ) -> Ran:
+        self._without_whole()
         given = self._tangents(values, parts_of(tangents, self.wrt, self.program.pairs))
         element = self.element.derive(derivation, self.wrt)
         if derivation == "tangent":
@@ -85,6 +86,12 @@ class ForeignSpecialisation(Specialisation):
         return self._applied(element, "value", (), (*values, *given))
 
     def _back(self, derivation: Derivation, values: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        for place in self.whole:
+            name, library = self.element.names[place], self.adapter.name
+            raise ArgumentError(
+                f"the cotangent of {name}, which is whole, is for calls on arrays of NumPy's and CuPy's, and this one "
+                f"is on arrays of {library}'s. Pass their numbers, or name others than {name} in wrt="
+            )
         given = self._cotangents(self._of_floats(cotangents), values)
         element, dtypes = self.element.derive(derivation, self.wrt), self.tangent_dtypes
         sums: tuple[int | None, ...] = self.wrt
@@ -93,6 +100,7 @@ class ForeignSpecialisation(Specialisation):
         return self.adapter.apply(element, (*values, *given), dtypes, sums)
 
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
+        self._without_whole()
         given = () if weights is None else self._weights(weights, values)
         self._kept(values)
         element, dtypes = self._terms(derivation)

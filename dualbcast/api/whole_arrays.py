@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import ArgumentError
+from dualbcast.adapters import adapter_for
+from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead, is_variable
 from dualbcast.frontend.values import Axes
 from dualbcast.program.outputs import library_of
@@ -83,7 +84,9 @@ def places_along(axes: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
     """For each axis of the shape that the values broadcast to, an array that counts along it and broadcasts."""
     if not axes:
         return ()
-    shape = np.broadcast_shapes(*[getattr(value, "shape", ()) for value in values])
+    adapter = next(filter(None, map(adapter_for, values)), None)
+    forms = [getattr(value, "shape", ()) for value in values]
+    shape = np.broadcast_shapes(*forms) if adapter is None else adapter.shape(tuple(values))
     cupy = sys.modules.get("cupy")
     device = None
     if cupy is not None and any(isinstance(value, cupy.ndarray) for value in values):
@@ -92,6 +95,8 @@ def places_along(axes: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
     for axis in axes:
         if not -len(shape) <= axis < len(shape):
             raise ArgumentError(f"index({axis}) names no axis of the result, whose shape is {shape}")
+        if not isinstance(shape[axis], int | np.integer):
+            raise ShapeError(f"index({axis}) counts along an axis whose length is not known yet; compute it first")
         counted.append(_counted(shape[axis], len(shape) - axis % len(shape) - 1, device))
     return tuple(counted)
 

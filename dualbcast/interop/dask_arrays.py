@@ -12,14 +12,17 @@ from functools import lru_cache
 from operator import getitem
 from typing import Any, NamedTuple
 
+import dask
 import dask.array
 import numpy as np
 
 from dualbcast.adapters import Adapter, has_shape, register
-from dualbcast.errors import ArgumentError, IterationError, ShapeError
+from dualbcast.api.whole_arrays import flat, spread
+from dualbcast.errors import ArgumentError, BoundsError, IterationError, ShapeError
 from dualbcast.ir.nodes import numbers
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element
+from dualbcast.program.evaluation import whole_arrays
 from dualbcast.runtime.arguments import DType, converted, is_array, sign, storage_name
 from dualbcast.runtime.cpu.policy import num_threads
 from dualbcast.runtime.iteration_space import result_shape
@@ -43,6 +46,10 @@ class DaskAdapter(Adapter):
                 f"{name}.map_blocks(…), with a function that makes one of these of a chunk."
             )
         return sign((np.empty((), value.dtype),), (name,)).tokens[0]
+
+    def whole(self, value: Any, name: str) -> Any:
+        self.token(value, name)
+        return value.compute()
 
     def form(self, value: Any) -> Any:
         return value.dtype, type(value._meta)
@@ -74,11 +81,14 @@ class DaskAdapter(Adapter):
             ]
         )
         stored = tuple([dtype if span is None else _wide(dtype) for dtype, span in zip(dtypes, spans, strict=True)])
-        call = ChunkCall(portable(element), stored, spans)
+        whole = _whole(element, values)
+        call = ChunkCall(portable(element), stored, spans, tuple(whole))
         metas = [da.utils.meta_from_array(meta, len(shape)) for meta in call.metas(values)]
         function: Any = call
         axes, pairs, token = tuple(range(len(shape))), [], element.function.name.strip("<>")
-        for value in _arrays(values, shape):
+        plain = tuple([0 if at in whole else value for at, value in enumerate(values)])
+        for at, value in enumerate(_arrays(plain, shape)):
+            value = dask.delayed(whole[at], pure=True) if at in whole else value  # which goes to each process once
             pairs += [value, axes[len(axes) - value.ndim :] if isinstance(value, da.Array) else None]
         if len(dtypes) > 1:
             # No output, but the tuple of all: a chunk of it is computed once for all outputs that are asked for.
@@ -151,11 +161,17 @@ class ChunkCall:
     """The task of a chunk: an element function is applied to the chunks of its arguments.
 
     Output k has dtype `dtypes[k]`; it is summed over the axes that `spans[k]` does not have, and keeps them with length
-    1. Several outputs are a tuple.
+    1. Several outputs are a tuple. The arguments at the places in `whole` are the elements of whole arrays, in an axis.
     """
 
-    def __init__(self, element: Element, dtypes: tuple[DType, ...], spans: tuple[Span | None, ...]) -> None:
-        self.element, self.dtypes, self.spans = element, dtypes, spans
+    def __init__(
+        self,
+        element: Element,
+        dtypes: tuple[DType, ...],
+        spans: tuple[Span | None, ...],
+        whole: tuple[int, ...] = (),
+    ) -> None:
+        self.element, self.dtypes, self.spans, self.whole = element, dtypes, spans, whole
 
     def __dask_tokenize__(self) -> Any:
         element = self.element
@@ -164,6 +180,9 @@ class ChunkCall:
 
     def __call__(self, *values: Any) -> Any:
         shapes = None
+        if self.whole:
+            names = self.element.names
+            values = tuple([spread(x, names[at])[0] if at in self.whole else x for at, x in enumerate(values)])
         if any(self.spans):
             whole = result_shape(tuple([(np.shape(value), (), None) for value in values]), self.element.names)
             shapes = tuple([None if span is None else self._summed(span, values, whole) for span in self.spans])
@@ -171,7 +190,7 @@ class ChunkCall:
             # Other chunks are computed at the same time, on as many threads as Dask has chosen.
             with num_threads(1):
                 outputs = self.element.parts(values, self.dtypes, shapes)
-        except IterationError as error:
+        except (BoundsError, IterationError) as error:
             error.add_note("The index counts from the beginning of a chunk.")
             raise
         return outputs if len(outputs) > 1 else outputs[0]
@@ -201,6 +220,14 @@ def portable(element: Element) -> Element:
     """The element function with its outputs in a tuple, which means the same in every process."""
     function = replace(element.function, structure=numbers(len(element.function.outputs)))
     return Element(pipeline.run(pipeline.portable(), function), element.names, element.label, element.options)
+
+
+def _whole(element: Element, values: tuple[Any, ...]) -> dict[int, Any]:
+    """The elements of the arguments that are whole arrays, by their places."""
+    params = [param.name for param in element.function.params]
+    lengths = [name.partition(".shape[")[0] for name in element.names if ".shape[" in name]
+    places = sorted([params.index(name) for name in whole_arrays(element.function)])
+    return {at: flat(values, at, lengths.count(element.names[at])) for at in places}
 
 
 def _wide(dtype: DType) -> DType:

@@ -28,6 +28,9 @@ class HostAdapter(Adapter):
     def put_back(self, array: Any, values: Sequence[Any]) -> Any:
         """An array of the library's around one of NumPy's, of the shape that `values` broadcast to."""
 
+    def whole(self, value: Any, name: str) -> Any:
+        return self.array_in(value, name)
+
     def token(self, value: Any, name: str) -> Any:
         return sign((self.array_in(value, name),), (name,)).tokens[0]
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from dualbcast.adapters import register
+from dualbcast.errors import ArgumentError
 from dualbcast.interop.host_arrays import HostAdapter
 from dualbcast.program.element import Element
+from dualbcast.program.evaluation import whole_arrays
 from dualbcast.program.outputs import sum_to
 
 
@@ -20,6 +22,13 @@ class MaskedAdapter(HostAdapter):
 
     def array_in(self, value: Any, name: str) -> Any:  # noqa: ARG002
         return value.data if isinstance(value, np.ma.MaskedArray) else value
+
+    def whole(self, value: Any, name: str) -> Any:
+        if np.ma.is_masked(value):
+            raise ArgumentError(
+                f"{name} is whole, and has masked elements; pass {name}.filled(…), or what is left of it"
+            )
+        return self.array_in(value, name)
 
     def put_back(self, array: Any, values: Sequence[Any]) -> Any:
         masks = [
@@ -43,6 +52,8 @@ class MaskedAdapter(HostAdapter):
     ) -> tuple[Any, ...]:
         if element.options.check is not None:  # which leaves out an element with an argument that is NaN
             values = tuple(map(_nan_below_mask, values))
+        if whole_arrays(element.function):  # in which the numbers below a mask may be no places
+            values = tuple(map(_valid_below_mask, values))
         outputs = super().apply(element, values, dtypes)
         if sums is None:
             return outputs
@@ -58,6 +69,13 @@ def _nan_below_mask(value: Any) -> Any:
     if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind != "f":
         return value
     return np.ma.MaskedArray(value.filled(np.nan), value.mask)
+
+
+def _valid_below_mask(value: Any) -> Any:
+    """A masked array that has an element of its own where it is masked; anything else as it is."""
+    if not np.ma.is_masked(value) or not value.count():
+        return value
+    return np.ma.MaskedArray(value.filled(value.compressed()[0]), value.mask)
 
 
 def _summed(array: Any, argument: Any) -> Any:

@@ -12,7 +12,7 @@ from dualbcast.adapters import Adapter, adapter_for, register
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.program.element import Element
-from dualbcast.runtime.arguments import sign
+from dualbcast.runtime.arguments import is_array, sign
 
 # The dimension of the arguments, in arrays of stacked blocks.
 _STACKED = "argument"
@@ -31,6 +31,11 @@ class LabelledAdapter(Adapter):
             first = next(iter(value.data_vars), "variable")
             raise ArgumentError(f"{name} is an xarray.Dataset. Pass its variables, for example {name}[{first!r}].")
         return sign((np.empty((), value.dtype),), (name,)).tokens[0]
+
+    def whole(self, value: Any, name: str) -> Any:
+        self.token(value, name)
+        array = value.data
+        return array if is_array(array, "cupy") else np.asarray(array)
 
     def apply(
         self,

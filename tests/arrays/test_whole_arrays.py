@@ -449,9 +449,6 @@ def test_arguments_that_are_refused() -> None:
         function.jvp((np.ones(2), np.ones(3)), (None, np.ones(3)))
     with pytest.raises(CompileError, match='whole="t" in the decorator'):
         differentiable_broadcast(lambda x, t: t[0] * x)(1.0, np.ones(3))
-    dask = pytest.importorskip("dask.array")
-    with pytest.raises(ArgumentError, match="arrays of Dask's cannot be arguments beside them"):
-        function(dask.ones(4), np.ones(3))
 
 
 def test_a_partial_in_a_whole_array_is_refused() -> None:
