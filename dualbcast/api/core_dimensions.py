@@ -105,6 +105,9 @@ class CoreBinder(Binder):
                     f"{name}.imag as two arguments."
                 )
         dims = self._dims(form)
+        for name, value, own in zip(form.names, values, dims, strict=True):
+            if own:
+                self._check_array(name, value)
         cores = tuple([shape_of(value)[-len(own) :] if own else () for value, own in zip(values, dims, strict=True)])
         flat = self._core_forms.get((form, cores))
         if flat is None:
@@ -129,8 +132,6 @@ class CoreBinder(Binder):
         sizes: dict[str, tuple[int, str]] = {}
         cores: list[Shape] = []
         for name, value, own in zip(form.names, values, dims, strict=True):
-            if own:
-                self._check_array(name, value)
             shape = shape_of(value)
             if len(shape) < len(own):
                 raise self._misfit(name, own, shape, "its last axes are its core")
@@ -170,7 +171,8 @@ class CoreBinder(Binder):
             return
         rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)]
         try:
-            np.broadcast_shapes(*rests)
+            # Lengths that are not known yet are compared when a chunk is computed.
+            np.broadcast_shapes(*[tuple([1 if math.isnan(each) else each for each in rest]) for rest in rests])
         except ValueError:
             listing = ", ".join(
                 f"{name} {shape_of(value)} with core {core}" if core else f"{name} {shape_of(value)}"
@@ -184,10 +186,10 @@ class CoreBinder(Binder):
     def _check_array(self, name: str, value: Any) -> None:
         adapter = adapter_for(value)
         kinds = is_array(value, "numpy"), is_array(value, "cupy"), is_variable(value), hasattr(value, "reshape")
-        if not any(kinds) or (adapter is not None and adapter.name not in ("PyTorch", "JAX")):
+        if not any(kinds) or (adapter is not None and adapter.name not in ("PyTorch", "JAX", "Dask")):
             raise ArgumentError(
-                f"{name} has core dimensions, and is {called(value)}. Pass an array of NumPy's, CuPy's, PyTorch's or "
-                "JAX's"
+                f"{name} has core dimensions, and is {called(value)}. Pass an array of NumPy's, CuPy's, PyTorch's, "
+                "JAX's or Dask's"
             )
 
     def _misfit(self, name: str, own: Dims, shape: tuple[int, ...], reason: str) -> ShapeError:
