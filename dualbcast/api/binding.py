@@ -24,6 +24,7 @@ from dualbcast.frontend.arrays.vectors import Dims
 from dualbcast.frontend.derivative_calls import DerivativeOf, called_with
 from dualbcast.frontend.source import find_source
 from dualbcast.frontend.values import Axes, Static
+from dualbcast.program.blocks import identifier
 from dualbcast.runtime.arguments import array_kind
 
 Wrt = str | int | Sequence[str | int] | None
@@ -159,9 +160,9 @@ class Binder:
         self._prefix = self.vararg
         while self.vararg and any(re.fullmatch(rf"{self._prefix}_\d+", name) for name in parameters):
             self._prefix += "_"
-        wanted = frozenset([static] if isinstance(static, str) else static)
+        wanted = frozenset(map(identifier, [static] if isinstance(static, str) else static))
         self.static: frozenset[str] = wanted or self.subject.static & set(self.signature.parameters)
-        wanted = frozenset([whole] if isinstance(whole, str) else whole)
+        wanted = frozenset(map(identifier, [whole] if isinstance(whole, str) else whole))
         self.whole: frozenset[str] = wanted or self.subject.whole & set(self.signature.parameters)
         self._fixed = tuple(map(plain_number, self.subject.fixed))
         defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
@@ -389,7 +390,8 @@ def named_in(
     wanted: Any, parameters: tuple[str, ...] = (), spread: tuple[str, ...] = (), vararg: str = ""
 ) -> Iterator[tuple[Any, Any]]:
     """Each item of a `wrt` with a parameter that it names or counts: for the name of `*args` all of these."""
-    for item in () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,):
+    for given in () if wanted is None else wanted if isinstance(wanted, tuple) else (wanted,):
+        item = identifier(given)
         name = parameters[item] if isinstance(item, int) and -len(parameters) <= item < len(parameters) else item
         for each in spread if vararg and name == vararg else (name,):
             yield item, each

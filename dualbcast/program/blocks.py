@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
@@ -130,7 +131,7 @@ class Index:
 
     def _argument(self, key: Any) -> int:
         """The position among all parameters of an argument in `wrt`."""
-        wrt = self.wrt
+        wrt, key = self.wrt, identifier(key)
         at = wrt.index(key) if isinstance(key, str) and key in wrt else key
         if _is_index(at) and -len(wrt) <= at < len(wrt):
             return self._results.positions[int(at)]
@@ -151,6 +152,11 @@ class Index:
         if isinstance(key, str):
             return f": {reasons[key]}" if key in reasons else ""
         return "".join(f"; {reason}" for reason in reasons.values())
+
+
+def identifier(key: Any) -> Any:
+    """A name as Python's parser reads it: it takes the sign of micro for the Greek letter, and so on (PEP 3131)."""
+    return unicodedata.normalize("NFKC", key) if isinstance(key, str) and not key.isascii() else key
 
 
 def _is_index(key: Any) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.arrays.signatures import core_outputs
 from dualbcast.ir.nodes import NUMBER, Structure
+from dualbcast.program.blocks import identifier
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Cores
 from dualbcast.program.results import Hessian, Jacobian
@@ -225,7 +226,7 @@ class CoreBlocks:
                 yield tuple(sorted((one, other), key=order.index))
 
     def _argument(self, key: Any) -> int:
-        names = self.wrt
+        names, key = self.wrt, identifier(key)
         if isinstance(key, str) and key in names:
             return names.index(key)
         if isinstance(key, int | np.integer) and not isinstance(key, bool) and -len(names) <= key < len(names):

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.program import matrices
-from dualbcast.program.blocks import Index
+from dualbcast.program.blocks import Index, identifier
 from dualbcast.program.outputs import Results, library_of
 from dualbcast.runtime.arguments import beside
 
@@ -75,7 +75,7 @@ class Jacobian(Index, Mapping[str, Any]):
         return len(self.wrt)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key in self.wrt
+        return isinstance(key, str) and identifier(key) in self.wrt
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Jacobian):

@@ -423,3 +423,16 @@ def test_a_jacobian_to_write_to_is_in_the_arguments_of_the_call() -> None:
             function.value_and_jacobian(x + 1, y, wrt="y", out=out)
         np.testing.assert_array_equal(out[1]["x"], before)
         np.testing.assert_array_equal(function.value_and_jacobian(x + 1, y, wrt=0, out=out)[0], (x + 1) ** 2)
+
+
+def test_names_are_read_as_pythons_parser_reads_them():
+    """A keyboard's sign of micro is another character than the Greek letter that the parser makes of it."""
+    function = differentiable_broadcast(lambda µ, table: µ * table[0], whole="table")
+    micro, greek = "\u00b5", "\u03bc"
+    jacobian = function.jacobian(np.array([2.0]), np.array([3.0]), wrt=micro)
+    assert jacobian.wrt == (greek,)
+    assert micro in jacobian and greek in jacobian
+    np.testing.assert_array_equal(jacobian[micro], [3.0])
+    np.testing.assert_array_equal(function.partial(micro)(2.0, np.array([3.0])), 3.0)
+    vectors = differentiable_broadcast(lambda µ: µ[0] * µ[1], signature="(2)->()")
+    np.testing.assert_array_equal(vectors.jacobian(np.array([2.0, 3.0]), wrt=micro)[micro], [3.0, 2.0])

@@ -75,11 +75,6 @@ def at_most(limit: float, x: Value) -> Value:
     return (x > limit).choose(limit, x)
 
 
-def at_least(limit: float, x: Value) -> Value:
-    """The greater of two numbers; NaN stays."""
-    return (x < limit).choose(limit, x)
-
-
 def rounded(shifted: Value) -> Value:
     """The whole number in the last bits of a sum with `Format.shifter`."""
     return shifted - format_of(shifted).shifter
