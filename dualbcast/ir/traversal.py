@@ -348,11 +348,7 @@ def _without(read: dict[str, ir.Var], names: set[str]) -> dict[str, ir.Var]:
 def remove_dead(function: ir.Function) -> ir.Function:
     """The function without the statements that no output needs; every loop is assumed to end."""
     live = {leaf.name for leaf in results(function)}
-    size, body = -1, function.body
-    while size != len(live):
-        size = len(live)
-        body = _live(function.body, live, in_live_loop=False)
-    return replace(function, body=body)
+    return replace(function, body=_live(function.body, live, in_live_loop=False))
 
 
 def _live(block: ir.Block, live: set[str], in_live_loop: bool) -> ir.Block:
@@ -376,8 +372,19 @@ def _live(block: ir.Block, live: set[str], in_live_loop: bool) -> ir.Block:
             case ir.While() | ir.For():
                 is_needed = not live.isdisjoint(assigned((stmt,)))
                 if is_needed:
-                    stmt = map_blocks(stmt, lambda inner: _live(inner, live, in_live_loop=True))
+                    live.update(leaf.name for expr in expressions(stmt) for leaf in variables(expr))
+                    stmt = _live_loop(stmt, live)
         if is_needed:
             kept.append(stmt)
             live.update(leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, ir.Var))
     return tuple(reversed(kept))
+
+
+def _live_loop(loop: ir.While | ir.For, live: set[str]) -> ir.Stmt:
+    """A loop with the statements that need to stay, for what is read behind it or in a later iteration."""
+    size = -1
+    needed: ir.Stmt = loop
+    while size != len(live):
+        size = len(live)
+        needed = map_blocks(loop, lambda inner: _live(inner, live, in_live_loop=True))
+    return needed

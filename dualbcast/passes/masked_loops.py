@@ -69,7 +69,6 @@ def mask_loops(function: ir.Function, uniform: Set[str]) -> ir.Function:
                 %#2: float = select(%going, %x#1, %x)
                 %going: bool = %
                 %x: float = %#2
-            x: float = %x
             output out = %x
     """
     if not has_loops(function.body):

@@ -340,8 +340,8 @@ BUGS = [
     Bug(
         "dead-code removal that drops what only a loop's next iteration needs",
         traversal,
-        "    while size != len(live):\n        size = len(live)\n        body = _live(",
-        "    if size != len(live):\n        size = len(live)\n        body = _live(",
+        "    while size != len(live):\n        size = len(live)\n        needed = map",
+        "    if size != len(live):\n        size = len(live)\n        needed = map",
     ),
     Bug(
         "a temporary moved past an assignment to what it reads",
