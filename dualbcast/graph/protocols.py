@@ -60,6 +60,12 @@ def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
     return array_ufunc(ufunc, "__call__", inputs, options)
 
 
+def _float_power(x: Any, y: Any) -> Variable:
+    """In float64 at least, as NumPy computes it."""
+    wide = [astype(each, np.result_type(each.dtype, np.float64)) if hasattr(each, "dtype") else each for each in (x, y)]
+    return apply("float_power", *wide)
+
+
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: shapes.sum,
     np.multiply: reductions.prod,
@@ -68,6 +74,7 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
 }
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: reductions.cumsum, np.multiply: sequences.cumprod}
 _SPECIAL: dict[Any, Callable[..., Any]] = {
+    np.float_power: _float_power,
     np.matmul: products.matmul,
     np.vecdot: products.vecdot,
     np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),

@@ -255,6 +255,21 @@ def test_dtypes() -> None:
     np.testing.assert_array_equal(np.isfinite(graph.Variable([1j, np.inf])).value, [True, False])
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        lambda z: np.where([True, False], z, 0), lambda z: np.where([True, False], 0.0, z),
+        lambda z: np.where([True, False], 2j, z.real), lambda z: np.where([True, False], z, [1, 2]),
+        lambda z: np.select([z.real > 0], [z]), lambda z: np.tril(z * z[:, None]), lambda z: np.nansum(z),
+    ],
+)  # fmt: skip
+def test_numbers_beside_complex_variables_do_not_widen_them(choice: Callable[..., Any]) -> None:
+    z = np.array([1 + 2j, -3j], np.complex64)
+    expected, found = choice(z), choice(graph.Variable(z))
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.value, expected, rtol=1e-6)
+
+
 def test_functions_with_complex_arguments_and_results() -> None:
     @differentiable_broadcast
     def reflected(z, angle):
