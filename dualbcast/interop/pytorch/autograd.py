@@ -20,7 +20,7 @@ Tensor, Parameter = torch.Tensor, torch.nn.Parameter
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes, _tracing_state = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
 _is_in_force, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
-_is_recording = torch.is_grad_enabled
+_is_recording, _unwrap_if_dead = torch.is_grad_enabled, torch._C._functorch.unwrap_if_dead
 
 
 def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -30,6 +30,7 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
     if guards is None or is_traced or not guards.check(*values):
         if _is_transforming():
             return _tuple(Transformed.apply(operation, *values))
+        values = tuple(map(_alive, values))
         if is_traced or any(map(_is_special, values)):
             return dispatched(operation, values)
         prepared, requires_grad = operation.find(values)
@@ -41,6 +42,13 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _is_traced() -> bool:
     """Whether PyTorch notes the operations that it dispatches, or `torch.jit.trace` does."""
     return _dispatch_modes() or _is_in_force(_PRE_DISPATCH) or _tracing_state() is not None
+
+
+def _alive(value: Any) -> Any:
+    """A value without the wrappers of transforms that have ended, as those that `torch.func.vjp` has saved in."""
+    while isinstance(value, Tensor) and (inner := _unwrap_if_dead(value)) is not value:
+        value = inner
+    return value
 
 
 def _is_special(value: Any) -> bool:
