@@ -128,7 +128,8 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     array([0., 6.])
     """
     if is_complex(x) or is_complex(y):
-        x, y = [each if isinstance(each, Variable) else np.asarray(each) for each in (x, y)]
+        # A Python number stays one, which does not widen the result.
+        x, y = [each if hasattr(each, "imag") else np.asarray(each) for each in (x, y)]
         return Variable.__join_complex__(where(condition, x.real, y.real), where(condition, x.imag, y.imag))
     return apply("where", condition, x, y)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast.api.function import differentiable_broadcast
-from dualbcast.errors import ArgumentError
+from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import fft, indexing, linalg, reductions, shapes
 from dualbcast.graph.array_functions import assembly, averages, order, sequences
 from dualbcast.graph.arrays import map_leaves
@@ -38,7 +38,8 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
         axis = options.pop("axis", 0)
         return _REDUCE[ufunc](inputs[0], axis=axis, **_checked(name, options, {"keepdims"}))
     if method == "accumulate" and ufunc in _ACCUMULATE:
-        return _ACCUMULATE[ufunc](inputs[0], axis=options.pop("axis", 0))
+        axis = options.pop("axis", 0)
+        return _ACCUMULATE[ufunc](inputs[0], axis=axis, **_checked(name, options, set()))
     if method != "__call__":
         raise ArgumentError(f"np.{name}.{method} does not work on Variables")
     dtype = options.pop("dtype", None)
@@ -59,6 +60,12 @@ def cupy_ufunc(name: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
     return array_ufunc(ufunc, "__call__", inputs, options)
 
 
+def _float_power(x: Any, y: Any) -> Variable:
+    """In float64 at least, as NumPy computes it."""
+    wide = [astype(each, np.result_type(each.dtype, np.float64)) if hasattr(each, "dtype") else each for each in (x, y)]
+    return apply("float_power", *wide)
+
+
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: shapes.sum,
     np.multiply: reductions.prod,
@@ -67,6 +74,7 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
 }
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: reductions.cumsum, np.multiply: sequences.cumprod}
 _SPECIAL: dict[Any, Callable[..., Any]] = {
+    np.float_power: _float_power,
     np.matmul: products.matmul,
     np.vecdot: products.vecdot,
     np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
@@ -128,8 +136,8 @@ def _without(arguments: Any, forms: bool = False) -> Any:
 _WITHOUT_DERIVATIVE = {
     *("all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"),
     *("argmax", "argmin", "argsort", "argwhere", "argpartition", "nanargmax", "nanargmin", "searchsorted", "digitize"),
-    *("count_nonzero", "nonzero", "flatnonzero", "bincount", "histogram", "lexsort"),
-    *("shares_memory", "may_share_memory", "full_like", "array_repr", "array_str", "array2string"),
+    *("count_nonzero", "nonzero", "flatnonzero", "lexsort"),
+    *("shares_memory", "may_share_memory", "array_repr", "array_str", "array2string"),
     *("matrix_rank", "isposinf", "isneginf", "min_scalar_type", "iscomplex", "isreal"),
 }
 # Those whose results depend on shapes and dtypes alone.
@@ -173,6 +181,41 @@ def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0) 
     made: Variable = shapes.stack([_array(each) for each in object]) if is_list else constant(object)
     made = made if dtype is None else astype(made, dtype)
     return shapes.reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
+
+
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, *given: Any, shape: Any = None, **named: Any) -> Any:
+    if not isinstance(fill_value, Variable):
+        return np.full_like(_without(a, forms=True), fill_value, dtype, *given, shape=shape, **named)  # type: ignore[call-overload]
+    filled = astype(fill_value, a.dtype if dtype is None else dtype)
+    return shapes.broadcast_to(filled, a.shape if shape is None else shape)
+
+
+def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """The counts are integers without a derivative; sums of weights are linear in the weights."""
+    if isinstance(x, Variable):
+        read_by_python("np.bincount")
+    places = np.asarray(_without(x))
+    counts = np.bincount(places, minlength=minlength)
+    if not isinstance(weights, Variable):
+        return counts if weights is None else np.bincount(places, weights, minlength)
+    if weights.shape != places.shape:
+        raise ShapeError(f"np.bincount of an array of shape {places.shape} with weights of shape {weights.shape}")
+    return indexing.scatter(astype(weights, np.float64), places, counts.shape)
+
+
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    """Counts have no derivative, but edges, densities and sums of weights have one, which is not written yet."""
+    read_by_python("np.histogram")
+    given = [each for each in (bins, weights, *(range or ())) if isinstance(each, Variable)]
+    if range is None and np.ndim(bins) == 0 and isinstance(a, Variable):
+        given.append(a)  # the edges go from its least element to its greatest
+    if any(each.tracked for each in given):
+        raise ArgumentError(
+            "np.histogram would lose the derivative of its edges, densities or sums of weights. Write "
+            "np.histogram(v.value, …) for counts alone; for sums of weights write "
+            "np.bincount(np.digitize(v, edges), weights=…) with edges that you choose"
+        )
+    return np.histogram(*_without((a, bins, range, density, weights)))
 
 
 def _angle(z: Any, deg: bool = False) -> Variable:
@@ -226,6 +269,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.imag: lambda val: constant(val).imag,
     np.angle: _angle,
     np.fix: functools.partial(apply, "trunc"),
+    np.full_like: _full_like,
+    np.bincount: _bincount,
+    np.histogram: _histogram,
     np.copy: lambda a, order="K", subok=False: constant(a),  # noqa: ARG005
     np.einsum: lambda *operands, optimize=None: products.einsum(*operands),  # noqa: ARG005
 }

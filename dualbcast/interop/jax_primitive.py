@@ -7,6 +7,7 @@ primitive again, and derivatives of any order come by recursion. A Jacobian is s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -86,7 +87,9 @@ def _compiled(application: Application) -> Any:
 
 
 def _run(*operands: Any, application: Application) -> list[Any]:
-    outputs: list[Any] = _compiled(application)(*operands)
+    # Without `jit` the primitive would be run again, and so on: a kernel runs in compiled programs alone.
+    with jax.disable_jit(False) if jax.config.jax_disable_jit else nullcontext():
+        outputs: list[Any] = _compiled(application)(*operands)
     return outputs
 
 

@@ -255,6 +255,21 @@ def test_dtypes() -> None:
     np.testing.assert_array_equal(np.isfinite(graph.Variable([1j, np.inf])).value, [True, False])
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        lambda z: np.where([True, False], z, 0), lambda z: np.where([True, False], 0.0, z),
+        lambda z: np.where([True, False], 2j, z.real), lambda z: np.where([True, False], z, [1, 2]),
+        lambda z: np.select([z.real > 0], [z]), lambda z: np.tril(z * z[:, None]), lambda z: np.nansum(z),
+    ],
+)  # fmt: skip
+def test_numbers_beside_complex_variables_do_not_widen_them(choice: Callable[..., Any]) -> None:
+    z = np.array([1 + 2j, -3j], np.complex64)
+    expected, found = choice(z), choice(graph.Variable(z))
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.value, expected, rtol=1e-6)
+
+
 def test_functions_with_complex_arguments_and_results() -> None:
     @differentiable_broadcast
     def reflected(z, angle):
@@ -404,3 +419,31 @@ def test_real_and_complex_variables_together_inside_vmap(name):
                 np.testing.assert_allclose(second[at, k], by_z[0] + 1j * by_z[1], rtol=1e-7, atol=1e-8)
     nested = graph.vmap(lambda a: graph.vmap(lambda b: a[0] * b)(z))(x)
     np.testing.assert_allclose(nested, x[:, :1, None] * z, rtol=1e-15)
+
+
+PLACES = np.array([[0, 2], [1, 1], [2, 0]])
+AT_BATCHED_PLACES = {
+    "own": (lambda i, z: z[i] * z[0], (0, 0)),
+    "with a slice": (lambda i, z: z[None][:, i], (0, 0)),
+    "along an axis": (lambda i, z: np.take_along_axis(z, i, 0), (0, 0)),
+    "shared along an axis": (lambda i, z: np.take_along_axis(z, i, 0), (0, None)),
+    "interp": (lambda i, z: np.interp(i * 0.5, [0.0, 0.5, 2.0], z), (0, None)),
+}
+
+
+@pytest.mark.parametrize("name", AT_BATCHED_PLACES)
+def test_complex_variables_at_the_places_of_a_batch(name: str) -> None:
+    function, axes = AT_BATCHED_PLACES[name]
+    rng = np.random.default_rng(21)
+    z = rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
+    of_row = [z[at] if axes[1] == 0 else z[0] for at in range(3)]
+
+    def size(i: Any, z: Any) -> Any:
+        return np.sum(abs(function(i, z)) ** 2)
+
+    given = z if axes[1] == 0 else z[0]
+    found = graph.vmap(lambda i, z: function(i, z), axes)(PLACES, given)
+    np.testing.assert_allclose(found, [function(i, own) for i, own in zip(PLACES, of_row, strict=True)], rtol=1e-14)
+    slopes = graph.vmap(graph.grad(size, 1), axes)(PLACES, given)
+    alone = [graph.grad(size, 1)(i, own) for i, own in zip(PLACES, of_row, strict=True)]
+    np.testing.assert_allclose(slopes, alone, rtol=1e-13, atol=1e-14)

@@ -80,8 +80,16 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("cross of linalg", lambda a, b: np.linalg.cross(a, b), ((2, 3), (3,))),
     ("matrix_transpose of linalg", lambda a: np.linalg.matrix_transpose(a), ((2, 3, 4),)),
 ]  # fmt: skip
-# JAX does not factor broad matrices, reads the other triangle, too, and refuses to differentiate eigenvectors.
+# Of the singular values of the first, `rcond` cuts the least, 0.48, and it cuts the two least of the second.
+CUT = [[3.0, 1.0, 0.0, 0.5], [0.0, 2.0, 1.0, -1.0], [0.2, 0.0, 0.4, 0.3]], [[3.0, 0.1], [0.2, 1.0], [0.5, -0.2]]
+# JAX does not factor broad matrices, reads the other triangle, too, and refuses to differentiate eigenvectors. Its
+# derivative of `pinv` is that without `rcond`.
 NOT_IN_JAX = [
+    ("pinv that cuts", lambda a: np.linalg.pinv(a, 0.3), CUT[:1]),
+    ("pinv that cuts from a tall matrix", lambda a: np.linalg.pinv(np.stack([a, 2 * a]), rtol=0.5), CUT[1:]),
+    ("pinv that cuts all", lambda a: np.linalg.pinv(a, 1.5) + np.sum(a), CUT[1:]),
+    ("lstsq that cuts", lambda a, b: np.linalg.lstsq(a, b, 0.3)[0], (CUT[0], [1.0, -2.0, 0.5])),
+    ("lstsq whose rcond is replaced", lambda a, b: np.linalg.lstsq(a, b, 1.5)[0], (CUT[1], [1.0, -2.0, 0.5])),
     ("R of a broad matrix", lambda a: np.linalg.qr(a, "r"), ((2, 2, 4),)),
     ("Q of a broad matrix", lambda a: np.linalg.qr(a).Q, ((2, 4),)),
     ("upper cholesky", lambda a: np.linalg.cholesky(a @ a.mT + DIAGONAL, upper=True), ((2, 3, 3),)),
@@ -212,6 +220,8 @@ def test_integers_become_floats_and_ranks_are_integers() -> None:
     x, residuals, rank, s = np.linalg.lstsq(graph.Variable(a), np.ones(3))
     wanted = np.linalg.lstsq(a, np.ones(3))
     assert (rank, residuals.shape) == (wanted[2], wanted[1].shape)
+    for rcond in (-1, 0, 2):
+        assert np.linalg.lstsq(graph.Variable(a), np.ones(3), rcond)[2] == np.linalg.lstsq(a, np.ones(3), rcond)[2] == 1
     np.testing.assert_allclose(x.value, wanted[0], rtol=1e-12)
     np.testing.assert_allclose(s.value, wanted[3], atol=1e-14)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, graph
+from dualbcast import ArgumentError, ShapeError, graph
 
 X = np.array([[0.5, -1.5, 2.0], [1.0, 0.25, -0.75]])
 
@@ -86,6 +86,16 @@ SAME = [
     lambda x: x.cumprod(axis=1),
     lambda x: np.fft.fftshift(x),
     lambda x: np.fft.ifftshift(x, axes=1),
+    lambda x: np.float_power(abs(x).astype(np.float32), 1.5),
+    lambda x: np.float_power(np.float32(2), x.astype(np.float16)),
+    lambda x: np.float_power(2, (x > 0).astype(int)),
+    lambda x: np.tril(x > 0),
+    lambda x: np.triu(x > 0, 1),
+    lambda x: np.full_like(x, x[0, 1]),
+    lambda x: np.full_like(x, x[1], dtype=None),
+    lambda x: np.full_like(x, x[0, 0], dtype=np.float32, shape=(2, 2)),
+    lambda x: np.bincount([0, 2, 2], weights=x[0]),
+    lambda x: np.bincount(np.array([1, 0, 1]), x[1].astype(np.float32), minlength=4),
 ]
 
 
@@ -104,6 +114,8 @@ def test_results_are_as_of_arrays(at: int) -> None:
         np.zeros_like, np.ones_like, np.isposinf, lambda x: np.allclose(x, X), lambda x: np.array_equal(x, X),
         lambda x: np.full_like(x, 3.0), lambda x: np.where(x > 0), lambda x: x.argmax(axis=1), lambda x: x.any(),
         lambda x: x.argmin(), lambda x: x.all(axis=0), np.linalg.matrix_rank,
+        lambda x: np.full_like(x, [1.0, 2.0, 3.0], int, shape=(4, 3)), lambda x: np.bincount((x[0] > 0).astype(int)),
+        lambda x: np.histogram(x, [-2, 0, 2], density=True), lambda x: np.histogram(x, 3, (-2, 2))[0],
     ],
 )  # fmt: skip
 def test_what_has_no_derivative_works_on_values(function: Callable[..., Any]) -> None:
@@ -124,6 +136,21 @@ def test_arguments_may_be_variables_anywhere() -> None:
     np.testing.assert_array_equal(x[graph.Variable(np.array([1, 0])), y > 0].value, X[[1, 0], X[0] > 0])
 
 
+def test_filled_and_binned_values_have_their_derivatives() -> None:
+    w = np.array([0.5, -1.0, 2.0])
+    np.testing.assert_array_equal(graph.grad(lambda w: np.sum(np.full_like(w, w[1])))(w), [0, 3, 0])
+    sums = lambda w: np.sum(np.bincount([1, 0, 1], weights=w) ** 2)  # noqa: E731
+    np.testing.assert_array_equal(graph.grad(sums)(w), [5, -2, 5])
+    np.testing.assert_array_equal(graph.hvp(sums, (w,), (w,))[0], [5, -2, 5])
+    rows = graph.vmap(lambda w: np.bincount([1, 0, 1], weights=w))(np.stack([w, 2 * w]))
+    np.testing.assert_array_equal(rows, [[-1, 2.5], [-2, 5]])
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    with pytest.raises(ShapeError, match=r"shape \(2,\) with weights of shape \(2, 3\)"):
+        np.bincount([0, 1], weights=graph.Variable(X))
+
+
 def in_place() -> None:
     array = np.ones(3)
     array += graph.Variable(X[0])
@@ -138,6 +165,11 @@ def in_place() -> None:
         (lambda x: np.add.outer(x, x), "np.add.outer does not work"),
         (lambda x: np.sum(x, where=X > 0), "np.sum on Variables: .*'where'"),
         (lambda x: np.max(x, initial=0.0), "np.max on Variables: .*'initial'"),
+        (lambda x: np.add.accumulate(x, dtype=np.float32), "np.add takes no dtype="),
+        (lambda x: np.histogram(x, 3), "lose the derivative of its edges"),
+        (lambda x: np.histogram(X, 3, weights=x), "np.bincount"),
+        (lambda x: np.histogram(X, np.sort(x[0]), density=True), "lose the derivative"),
+        (lambda x: np.histogram(x, 3, range=(x[0, 1], 2.0)), "lose the derivative"),
         (lambda x: np.add(x, x, where=X > 0), "takes no where="),
         (lambda x: np.add(x, x, out=np.empty((2, 3))), "out=.*a derivative cannot follow"),
         (lambda x: np.sum(x, out=np.empty(())), "out=.*use what it returns"),

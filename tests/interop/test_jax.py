@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -180,6 +181,20 @@ def test_shapes_that_do_not_broadcast_are_named() -> None:
         mixed(jnp.ones(2), jnp.ones(3))
     with pytest.raises(ShapeError, match=r"x \(2,\), y \(3,\)"):
         jax.jit(mixed)(jnp.ones(2), jnp.ones(3))
+
+
+def test_calls_run_where_jit_is_switched_off() -> None:
+    @differentiable_broadcast
+    def wave(x, y):
+        return x * x * math.sin(y)
+
+    x = np.array([0.5, -2.0, 3.0])
+    with jax.disable_jit():
+        value, slope = jax.jit(jax.value_and_grad(lambda x: wave(x, 2.0).sum()))(jnp.asarray(x))
+        rows = jax.vmap(wave, (0, None))(jnp.asarray(x), 2.0)
+    np.testing.assert_allclose(value, (x * x).sum() * math.sin(2.0), rtol=1e-6)
+    np.testing.assert_allclose(slope, 2 * x * math.sin(2.0), rtol=1e-6)
+    np.testing.assert_allclose(rows, x * x * math.sin(2.0), rtol=1e-6)
 
 
 def test_dtypes_without_kernels_are_refused() -> None:

@@ -21,6 +21,7 @@ from dualbcast.errors import CompileError
 from dualbcast.special import sigmoid
 
 torch = pytest.importorskip("torch")
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 RNG = np.random.default_rng(1)
 
@@ -258,3 +259,27 @@ def test_another_process_may_use_the_graphs_on_disk(tmp_path: Path) -> None:
             check=True,
             env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
         )
+
+
+def composed(x: Any, slope: Any) -> Any:
+    """`gate` in operations of PyTorch's."""
+    return torch.where(x > -1, x * torch.sigmoid(x), slope * x)
+
+
+def test_tracers_see_calls_that_eager_has_made_before() -> None:
+    """The guards of calls of a known form do not see that PyTorch traces: the graphs would have no call in them."""
+    x, slope, tangent = (random(3, 2, requires_grad=False) for _ in range(3))
+    expected, wanted = composed(x * 2, slope), torch.func.jvp(composed, (x, slope), (tangent, slope))[1]
+    for _ in range(4):
+        gate(x, slope)
+        torch.func.jvp(gate, (x, slope), (tangent, slope))
+
+    def ours(x: Any, slope: Any) -> Any:
+        return gate(x, slope)
+
+    traced = torch.jit.trace(ours, (x, slope))
+    for graph in (traced, make_fx(ours)(x, slope), make_fx(ours, pre_dispatch=True)(x, slope)):
+        torch.testing.assert_close(graph(x * 2, slope), expected)
+    torch.testing.assert_close(torch.func.linearize(gate, x, slope)[1](tangent, slope), wanted)
+    slopes = make_fx(torch.func.grad(lambda x: gate(x, slope).sum()))(x)
+    torch.testing.assert_close(slopes(x * 2), torch.func.grad(lambda x: composed(x, slope).sum())(x * 2))

@@ -3,6 +3,7 @@ differences."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from corpus import CORPUS, Case
 from corpus_calls import arrays, compiled
 from suites import sampled
+
+from dualbcast import differentiable_broadcast
 
 torch = pytest.importorskip("torch")
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
@@ -74,3 +77,41 @@ def test_gradgradcheck(case: Case) -> None:
 def test_most_of_the_corpus_is_checked() -> None:
     assert len(CASES) > 60
     assert np.sum([len(case.points) - len(case.kinks) for case in CASES]) > 150
+
+
+@differentiable_broadcast
+def wave(x, y):
+    return x * x * math.sin(y)
+
+
+def composed(x: Any, y: Any) -> Any:
+    """`wave` in operations of PyTorch's."""
+    return x * x * torch.sin(y)
+
+
+@pytest.mark.parametrize(
+    "pulled",
+    [
+        lambda f, x, y: torch.func.vjp(f, x, y)[1](x),
+        lambda f, x, y: torch.func.vjp(lambda x: f(x, y), x)[1](x),
+        lambda f, x, y: torch.func.vjp(lambda x: torch.func.vmap(f, (0, None))(x, y), x)[1](x),
+        lambda f, x, y: torch.func.vjp(lambda x: torch.func.vjp(lambda y: f(x, y), y)[1](x)[0], x)[1](y),
+    ],
+)
+def test_pullbacks_run_after_their_transform_has_ended(pulled: Any) -> None:
+    """What `vjp` has saved is then in wrappers without memory."""
+    x = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]], dtype=torch.float64)
+    for found, expected in zip(pulled(wave, x, x[0]), pulled(composed, x, x[0]), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_pullback_outlives_two_transforms() -> None:
+    x, pullbacks = torch.tensor([0.5, -1.0], dtype=torch.float64), []
+
+    def value(x: Any) -> Any:
+        found, pullback = torch.func.vjp(lambda y: wave(x, y), x)
+        pullbacks.append(pullback)
+        return found
+
+    torch.testing.assert_close(torch.func.vjp(value, x)[1](x)[0], 2 * x**2 * torch.sin(x) + x**3 * torch.cos(x))
+    torch.testing.assert_close(pullbacks[0](x)[0], x**3 * torch.cos(x))

@@ -111,6 +111,18 @@ def test_numpys_whole_arrays_beside_tensors_are_constants() -> None:
     np.testing.assert_array_equal(slope.numpy(), pullback(np.ones_like(X), None, np.zeros_like(X))[0])
 
 
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_tracers_of_pytorch_refuse_them(pre_dispatch: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, c = torch.tensor(X), torch.tensor(TABLE)
+    with pytest.raises(ArgumentError, match="cannot be traced"):
+        make_fx(polynomial, pre_dispatch=pre_dispatch)(x, c)
+    with pytest.raises(ArgumentError, match="cannot be traced"):
+        torch.func.linearize(polynomial, x, c)
+
+
 def test_reads_in_loops_have_a_cotangent() -> None:
     torch = pytest.importorskip("torch")
     x, c = tensors(X, TABLE)

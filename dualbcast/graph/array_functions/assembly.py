@@ -23,7 +23,7 @@ def tril(m: Any, k: int = 0) -> Variable:
     m = constant(m)
     if m.ndim < 2:
         raise ShapeError(f"tril and triu are of matrices; this has shape {m.shape}")
-    return where(m.namespace.tri(*m.shape[-2:], k, dtype=bool), m, 0)
+    return where(m.namespace.tri(*m.shape[-2:], k, dtype=bool), m, _zero_of(m))
 
 
 def triu(m: Any, k: int = 0) -> Variable:
@@ -31,7 +31,12 @@ def triu(m: Any, k: int = 0) -> Variable:
     m = constant(m)
     if m.ndim < 2:
         raise ShapeError(f"tril and triu are of matrices; this has shape {m.shape}")
-    return where(m.namespace.tri(*m.shape[-2:], k - 1, dtype=bool), 0, m)
+    return where(m.namespace.tri(*m.shape[-2:], k - 1, dtype=bool), _zero_of(m), m)
+
+
+def _zero_of(m: Variable) -> int:
+    """A zero that does not widen the dtype: 0 would make integers of bools."""
+    return False if m.dtype.kind == "b" else 0
 
 
 # Modes of `pad` in which each element of the result is one of the array.

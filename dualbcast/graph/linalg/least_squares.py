@@ -13,10 +13,10 @@ import numpy as np
 from dualbcast.errors import ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.elementwise import floating
+from dualbcast.graph.elementwise import apply, floating, where
 from dualbcast.graph.linalg.products import adjoint
 from dualbcast.graph.linalg.singular_values import svd
-from dualbcast.graph.primitives import constant, output_of, run
+from dualbcast.graph.primitives import constant, output_of, run, stop_gradient
 from dualbcast.graph.recording import decided
 from dualbcast.graph.tape import Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Variable
@@ -27,7 +27,42 @@ def _pullback_of_pinv(node: Node, g: Variable) -> Variable:
     pt, gt = adjoint(p), adjoint(g)
     outside = gt @ p @ pt
     inside = pt @ p @ gt
-    return outside - a @ (p @ outside) + inside - (inside @ p) @ a - pt @ g @ pt  # type: ignore[no-any-return]
+    by_kept = outside - a @ (p @ outside) + inside - (inside @ p) @ a - pt @ g @ pt
+    return _by_whole(a, p, by_kept, node.static["rcond"])
+
+
+# Steps of Smith's iteration: enough if the greatest singular value that is cut is less by 1e-6 than the least that is
+# kept, relative to it.
+_DOUBLINGS = 25
+
+
+def _by_whole(a: Variable, p: Variable, by_kept: Variable, rcond: Any) -> Variable:
+    """The derivative by `a` of what has the derivative `by_kept` by a p a, the part of `a` that is kept.
+
+    It differs where `rcond` cuts singular values that are more than roundings. A step h of `a` moves the kept part by
+    (a p) h (p a) + x + y, and with the cut part r = a - a p a
+
+        x = (a p) h (1 - p a) + pᴴ yᴴ r,    y = (1 - a p) h (p a) + r xᴴ pᴴ.
+
+    This linear map is its own adjoint. Put together, the equations are Stein's, x = c + (pᴴ p) x (rᴴ r), whose series
+    Smith's iteration sums: R. A. Smith, SIAM J. Appl. Math. 16 (1968).
+    """
+    if rcond is None or a.size == 0 or np.max(rcond) <= _cutoff(a, None):
+        return by_kept
+    pt, pa = adjoint(p), p @ a
+    r = a - a @ pa
+    left, right = a @ (p @ by_kept), by_kept @ pa
+    both = left @ pa
+    y = right - both
+    x = left - both + pt @ (adjoint(y) @ r)
+    # With this scale no power of the factors overflows. It cancels, so it is a constant.
+    scale = svd(stop_gradient(p), compute_uv=False)[..., :1, None] ** 2
+    first = pt @ p / where(apply("equal", scale, 0.0), 1.0, scale)
+    second = adjoint(r) @ r * scale
+    for _ in range(_DOUBLINGS):
+        x = x + first @ x @ second
+        first, second = first @ first, second @ second
+    return both + x + y + r @ adjoint(x) @ pt
 
 
 _PINV = unary(
@@ -51,7 +86,8 @@ def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Variable:
 
     Notes
     -----
-    The derivative is that among matrices of the same rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973).
+    The derivative is that among matrices of which as many singular values count: G. H. Golub and V. Pereyra, SIAM J.
+    Numer. Anal. 10 (1973).
     """
     return run(_PINV, (constant(a),), rcond=rcond if rtol is None else rtol)
 
@@ -71,16 +107,21 @@ def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
 
 def _pullback_of_lstsq(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:
     (a, b), c, x = node.inputs, cotangents[0], output_of(node)
-    p = pinv(a, _cutoff(a, node.static["rcond"]))
+    cutoff = _cutoff(a, node.static["rcond"])
+    p = pinv(a, cutoff)
     y = adjoint(p) @ c
     if not wanted[0]:
         return None, y
     left = (b - a @ x) @ adjoint(p @ y) + (adjoint(p) @ x) @ adjoint(c - adjoint(a) @ y)
-    return left - y @ adjoint(x), y
+    return _by_whole(a, p, left - y @ adjoint(x), cutoff), y
 
 
 def _cutoff(a: Variable, rcond: float | None) -> float:
-    return float(np.finfo(a.dtype).eps) * max(a.shape) if rcond is None else rcond
+    """What LAPACK takes for `rcond`: it replaces values outside of (0, 1)."""
+    epsilon = float(np.finfo(a.dtype).eps)
+    if rcond is None:
+        return epsilon * max(a.shape[-2:])
+    return rcond if 0 < rcond < 1 else epsilon
 
 
 def _rank(s: Any, cutoff: float) -> int:

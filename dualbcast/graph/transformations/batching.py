@@ -15,7 +15,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError
 from dualbcast.graph import indexing, shapes
 from dualbcast.graph.array_functions.sequences import BELOW
-from dualbcast.graph.arrays import leaves, map_leaves, rebuild
+from dualbcast.graph.arrays import is_complex, leaves, map_leaves, rebuild
 from dualbcast.graph.batched import batched, is_at, level_of
 from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant, run
@@ -189,6 +189,8 @@ _RULES: dict[str, _Rule] = {
 @registered
 def getitem_batched(x: Variable, key: Any) -> Variable:
     """`x[key]` where the key is batched, or a part of it."""
+    if is_complex(x):  # its parts may be batched
+        return Variable.__join_complex__(*[getitem_batched(part, key) for part in (x.real, x.imag)])
     parts = key if isinstance(key, tuple) else (key,)
     level = level_of((x, *parts))
     if any(getattr(part, "dtype", None) == np.bool_ for part in parts):
@@ -204,6 +206,8 @@ def getitem_batched(x: Variable, key: Any) -> Variable:
 @registered
 def take_along_axis_batched(x: Variable, indices: Variable, axis: int) -> Variable:
     """`take_along_axis` where the array is batched, or the indices are."""
+    if is_complex(x):
+        return Variable.__join_complex__(*[take_along_axis_batched(part, indices, axis) for part in (x.real, x.imag)])
     level = level_of((x, indices))
     size = next(each.inner.shape[0] for each in (x, indices) if is_at(each, level))  # type: ignore[attr-defined]
     array, places = (

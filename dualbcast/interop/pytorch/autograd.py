@@ -19,21 +19,36 @@ from dualbcast.interop.pytorch.operator import dispatched, joined, library, oper
 Tensor, Parameter = torch.Tensor, torch.nn.Parameter
 _is_transforming = torch._C._are_functorch_transforms_active
 _dispatch_modes, _tracing_state = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
-_is_recording = torch.is_grad_enabled
+_is_in_force, _PRE_DISPATCH = torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
+_is_recording, _unwrap_if_dead = torch.is_grad_enabled, torch._C._functorch.unwrap_if_dead
 
 
 def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The outputs of an operation for tensors and numbers, recorded where PyTorch records."""
     guards, prepared, requires_grad = operation.latest
-    if guards is None or not guards.check(*values):
+    is_traced = _is_traced()  # which the guards do not see
+    if guards is None or is_traced or not guards.check(*values):
         if _is_transforming():
             return _tuple(Transformed.apply(operation, *values))
-        if _dispatch_modes() or _tracing_state() is not None or any(map(_is_special, values)):
+        values = tuple(map(_alive, values))
+        if is_traced or any(map(_is_special, values)):
             return dispatched(operation, values)
         prepared, requires_grad = operation.find(values)
     if (requires_grad and _is_recording()) or forward_ad._current_level >= 0:
         return _apply(prepared, *values)  # type: ignore[no-any-return]
     return prepared.run(values)  # type: ignore[no-any-return]
+
+
+def _is_traced() -> bool:
+    """Whether PyTorch notes the operations that it dispatches, or `torch.jit.trace` does."""
+    return _dispatch_modes() or _is_in_force(_PRE_DISPATCH) or _tracing_state() is not None
+
+
+def _alive(value: Any) -> Any:
+    """A value without the wrappers of transforms that have ended, as those that `torch.func.vjp` has saved in."""
+    while isinstance(value, Tensor) and (inner := _unwrap_if_dead(value)) is not value:
+        value = inner
+    return value
 
 
 def _is_special(value: Any) -> bool:
@@ -113,7 +128,7 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
     def forward(operation: Operation, *values: Any) -> tuple[Any, ...]:
         if any(isinstance(value, Tensor) and type(value) not in (Tensor, Parameter) for value in values):
             return dispatched(operation, values)
-        return dispatched(operation, values) if _dispatch_modes() else operation.run(values)
+        return dispatched(operation, values) if _is_traced() else operation.run(values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:

@@ -13,6 +13,8 @@ from dualbcast.errors import ArgumentError
 from dualbcast.interop.bridge import Bridge, Pullback, Pushforward
 from dualbcast.interop.pytorch.memory import array_of, device_of, on_stream, tensor_of
 
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+
 
 class Bridged(torch.autograd.Function):  # type: ignore[misc]
     """A call, or a derivative of one, in PyTorch's autograd."""
@@ -24,6 +26,11 @@ class Bridged(torch.autograd.Function):  # type: ignore[misc]
                 raise ArgumentError(
                     f"a call with whole arrays is on {type(tensor).__name__}, which has no memory; it cannot be traced"
                 )
+        if torch._ops._get_dispatch_mode_pre_dispatch(_PROXY) or torch._C._get_dispatch_mode(_PROXY):
+            raise ArgumentError(
+                "a call with whole arrays cannot be traced: make_fx, torch.func.linearize and the like would take its "
+                "result for a constant"
+            )
         device = device_of(tensors, [f"tensor {at} of a call with whole arrays" for at in range(len(tensors))])
         with on_stream(device):
             return tuple([tensor_of(array) for array in call.evaluate(*map(array_of, tensors))])
