@@ -223,9 +223,10 @@ class Specialisation:
         self.element.derive("pullback", self._plain)
 
     def _without_whole(self) -> tuple[int, ...]:
-        """`wrt`; an ArgumentError where a whole array is in it."""
-        for place in self.whole:
-            raise without_block(self.element.names[place])
+        """`wrt`; an ArgumentError where a whole array is in it, or in the gradient of a Hessian's product."""
+        for place, _ in self.program.whole:
+            if place in self.wrt or place in self.gradient:
+                raise without_block(self.element.names[place])
         return self.wrt
 
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:

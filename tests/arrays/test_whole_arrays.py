@@ -460,3 +460,14 @@ def test_a_partial_in_a_whole_array_is_refused() -> None:
     for call in (slope, slope.jacobian):
         with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
             call(1.0, np.ones(3))
+
+
+def test_a_gradient_along_tangents_in_a_whole_array_is_refused() -> None:
+    """`hvp` gave a block of zeros for the array, beside the right one of an argument that broadcasts."""
+    function = differentiable_broadcast(whole="table")(lambda x, table: x * x * table[0])
+    for wrt in ("table", ("x", "table")):
+        with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
+            function.hvp((np.ones(2), np.ones(3)), (1.0, None), wrt=wrt)
+    vectors = differentiable_broadcast(whole="table", signature="(2)->()")(lambda v, table: v[0] * v[1] * table[0])
+    with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
+        vectors.hvp((np.ones(2), np.ones(3)), (np.ones(2), None), wrt=("v", "table"))
