@@ -471,3 +471,13 @@ def test_a_gradient_along_tangents_in_a_whole_array_is_refused() -> None:
     vectors = differentiable_broadcast(whole="table", signature="(2)->()")(lambda v, table: v[0] * v[1] * table[0])
     with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
         vectors.hvp((np.ones(2), np.ones(3)), (np.ones(2), None), wrt=("v", "table"))
+
+
+def test_the_graph_takes_an_empty_array_that_is_not_read() -> None:
+    """The place of a read that no element makes is 0, which an empty array does not have."""
+    function = differentiable_broadcast(whole="t")(lambda x, t: t[0] * x if len(t) > 0 else x * x)
+    x = np.array([1.0, 2.0, 3.0])
+    for empty in (np.zeros(0), np.zeros((0, 2)).T[0]):
+        dx, dt = graph.grad(lambda x, t: np.sum(function(x, t)), wrt=(0, 1))(x, empty)
+        np.testing.assert_array_equal(dx, 2 * x)
+        assert dt.shape == (0,)
