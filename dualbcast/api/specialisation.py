@@ -25,6 +25,7 @@ from dualbcast.program.outputs import (
     Shape,
     SumResults,
     broadcasts_to,
+    cotangents_of,
     library_of,
     misfit_of_weights,
     weights_of,
@@ -315,10 +316,7 @@ class Specialisation:
     def _of_floats(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs from those of all outputs."""
         structure, floats = self.element.function.structure, self.element.floats
-        if len(given) == 1 and structure.holds(given[0]):
-            given = structure.flatten(given[0], "the cotangent")
-        if len(given) != structure.count:
-            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
+        given = cotangents_of(given, structure)
         return given if len(floats) == len(given) else tuple([given[at] for at in floats])
 
     def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
