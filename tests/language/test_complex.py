@@ -319,3 +319,16 @@ def test_cotangents_of_several_outputs_of_which_one_is_complex() -> None:
     np.testing.assert_allclose(dx_too, dx, rtol=1e-14)
     with pytest.raises(ArgumentError, match="3 cotangents are needed"):
         pullback(first)
+
+
+@pytest.mark.parametrize("kind", [int, float, complex])
+def test_second_derivatives_of_powers_of_zero(kind: type) -> None:
+    """Where z is 0 the power was that of a real number, and half of its second derivatives were 0."""
+    z, n = np.zeros(5, complex), np.array([1, 2, 3, 4, 17]).astype(kind)
+    hessian = differentiable_broadcast(lambda z, n: z**n).hessian(z, n, wrt="z")
+    second = np.array([0.0, 2.0, 0.0, 0.0, 0.0])
+    for first, then, factor in (("real", "real", 1), ("real", "imag", 1j), ("imag", "real", 1j), ("imag", "imag", -1)):
+        found = hessian[0, f"z.{first}", f"z.{then}"] + 1j * hessian[1, f"z.{first}", f"z.{then}"]
+        np.testing.assert_array_equal(found, factor * second)
+    third = differentiable_broadcast(lambda z, n: z**n).partial("z.imag").hessian(z, n, wrt="z")
+    np.testing.assert_array_equal(third[1, "z.imag", "z.imag"], [0.0, 0.0, -6.0, 0.0, 0.0])  # of (i y)³
