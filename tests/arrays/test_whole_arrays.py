@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -288,6 +289,52 @@ def test_search_and_interpolation_are_numpys(length: int) -> None:
 def test_interpolation_of_points_that_do_not_fit_is_nan() -> None:
     interp = differentiable_broadcast(whole=("xp", "fp"))(lambda x, xp, fp: np.interp(x, xp, fp))
     assert np.isnan(interp(0.5, np.arange(3.0), np.arange(4.0)))
+
+
+def test_interpolation_beside_infinite_places_and_values_is_numpys() -> None:
+    """It was NaN after a first place of minus infinity, since 0 times infinity is."""
+    xp, fp = np.array([-np.inf, -1.0, 0.5, 2.0, np.inf]), np.array([3.0, 1.0, 4.0, 1.0, 5.0])
+    x = np.array([-1e300, -7.0, -1.0, 0.0, 1.9, 3.0, 1e300])
+    interp = differentiable_broadcast(whole=("xp", "fp"))(lambda x, xp, fp: np.interp(x, xp, fp))
+    value, jacobian = interp.value_and_jacobian(x, xp, fp)
+    np.testing.assert_array_equal(value, np.interp(x, xp, fp))
+    np.testing.assert_array_equal(jacobian["x"], [0.0, 0.0, 2.0, 2.0, -2.0, 0.0, 0.0])
+    _, pullback = interp.vjp(x, xp, fp, wrt="fp")
+    shares = np.array([2 + 1 + 1 / 3, 2 / 3 + 0.1 / 1.5, 1.4 / 1.5 + 2])
+    np.testing.assert_allclose(pullback(np.ones(7))[0], [0.0, *shares, 0.0], rtol=1e-13)
+    fp[2] = np.inf
+    np.testing.assert_array_equal(interp(x, xp, fp)[[0, 1, 3, 4, 5, 6]], np.interp(x, xp, fp)[[0, 1, 3, 4, 5, 6]])
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_tables_that_do_not_fit_together_give_nan(compile: bool) -> None:
+    """Beyond its end the last element of an array stood for all others."""
+    three, four, plane, cube = np.arange(3.0), np.arange(4.0), np.ones((3, 4)), np.ones((3, 4, 2))
+    calls = [
+        (tables.cubic_hermite, (1.5,), (four, three, four), (four, four, four)),
+        (tables.cubic_hermite, (1.5,), (four, four, three), (four, four, four)),
+        (tables.cubic_spline, (1.5,), (four, three, four), (four, four, four)),
+        (tables.cubic_spline, (1.5,), (four, four, three), (four, four, four)),
+        (tables.bilinear, (1.5, 0.5), (four, three, plane), (three, four, plane)),
+        (tables.trilinear, (1.5, 0.5, 0.5), (three, four, three, cube), (three, four, np.arange(2.0), cube)),
+    ]
+    for function, x, misfits, fits in calls:
+        names = inspect.signature(function).parameters
+        run: Any = differentiable_broadcast(whole=list(names)[len(x) :])(function) if compile else function
+        assert np.isnan(run(*x, *misfits))
+        assert np.isfinite(run(*x, *fits))
+
+
+def test_a_natural_spline_of_points_that_do_not_fit_is_refused() -> None:
+    """Two values stood for the slopes between four places."""
+    for fp in (np.ones(2), np.ones((4, 2)), np.ones(5)):
+        with pytest.raises(ArgumentError, match="in arrays of one length; these have shapes"):
+            tables.natural_spline(np.arange(4.0), fp)
+    with pytest.raises(ArgumentError, match="two points or more"):
+        tables.natural_spline(np.ones(1), np.ones(1))
+    for xp in ([0.0, 2.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, np.nan]):
+        with pytest.raises(ArgumentError, match="sort xp and fp by xp"):
+            tables.natural_spline(xp, np.ones(3))
 
 
 def test_splines_are_scipys() -> None:
