@@ -109,7 +109,10 @@ class CoreBinder(Binder):
         flat = self._core_forms.get((form, cores))
         if flat is None:
             flat = self._core_forms.setdefault((form, cores), self._new_form(form, values, dims))
-        self._check_rest(form.names, values, cores)
+        # A whole array does not broadcast, and the lengths that follow it are numbers.
+        whole = [place for place, _ in form.whole]
+        rest = [place for place in range(len(values)) if place not in whole]
+        self._check_rest(*([each[place] for place in rest] for each in (form.names, values, cores)))
         return flat, cores
 
     def _dims(self, form: Form) -> list[Dims]:
@@ -159,16 +162,11 @@ class CoreBinder(Binder):
         returns = tuple([tuple([lengths.get(each, each) for each in own]) for own in self.cores.outputs])
         return Form(tuple(slots), every, form.parameters, form.spread, whole, returns=returns)
 
-    def _check_rest(self, names: tuple[str, ...], values: tuple[Any, ...], cores: tuple[Shape, ...]) -> None:
+    def _check_rest(self, names: Sequence[str], values: Sequence[Any], cores: Sequence[Shape]) -> None:
         """Refuse shapes before the cores that do not broadcast together."""
-        if (
-            len(
-                {shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)}
-            )
-            == 1
-        ):
-            return
         rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)]
+        if len(set(rests)) == 1:
+            return
         try:
             np.broadcast_shapes(*rests)
         except ValueError:

@@ -528,3 +528,12 @@ def test_the_graph_takes_an_empty_array_that_is_not_read() -> None:
         dx, dt = graph.grad(lambda x, t: np.sum(function(x, t)), wrt=(0, 1))(x, empty)
         np.testing.assert_array_equal(dx, 2 * x)
         assert dt.shape == (0,)
+
+
+def test_the_graph_takes_a_whole_array_beside_vectors() -> None:
+    """The shape of the array was taken for one that broadcasts, as that of no NumPy array is."""
+    function = differentiable_broadcast(whole="table", signature="(2)->(2)")(lambda v, table: v * table[int(v[0])])
+    v, table = np.array([[1.0, 2.0], [3.0, 4.0]]), np.arange(5.0)
+    dv, dtable = graph.grad(lambda v, table: np.sum(function(v, table) ** 2), wrt=(0, 1))(v, table)
+    np.testing.assert_array_equal(dv, [[2.0, 4.0], [54.0, 72.0]])  # 2 v t²
+    np.testing.assert_array_equal(dtable, [0.0, 10.0, 0.0, 150.0, 0.0])  # 2 |v|² t
