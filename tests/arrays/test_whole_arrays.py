@@ -537,3 +537,14 @@ def test_the_graph_takes_a_whole_array_beside_vectors() -> None:
     dv, dtable = graph.grad(lambda v, table: np.sum(function(v, table) ** 2), wrt=(0, 1))(v, table)
     np.testing.assert_array_equal(dv, [[2.0, 4.0], [54.0, 72.0]])  # 2 v t²
     np.testing.assert_array_equal(dtable, [0.0, 10.0, 0.0, 150.0, 0.0])  # 2 |v|² t
+
+
+def test_integers_have_no_cotangents_in_an_array() -> None:
+    """An IndexError came out, since there was no cotangent of an output."""
+    function = differentiable_broadcast(whole="t")(lambda x, t: (int(t[0] * x), t[1] > x))
+    x, t = np.array([1.0, 3.0]), np.array([1.5, 2.0, 7.0])
+    value, gradients = function.value_and_vjp((x, t), (None, None), wrt=("t", "x"))
+    np.testing.assert_array_equal(value, ([1, 4], [True, False]))
+    for given in (gradients, function.vjp(x, t, wrt=("t", "x"))[1](None, None)):
+        np.testing.assert_array_equal(given[0], np.zeros(3))
+        np.testing.assert_array_equal(given[1], np.zeros(2))
