@@ -110,9 +110,8 @@ class CoreBinder(Binder):
         if flat is None:
             flat = self._core_forms.setdefault((form, cores), self._new_form(form, values, dims))
         # A whole array does not broadcast, and the lengths that follow it are numbers.
-        whole = [place for place, _ in form.whole]
-        rest = [place for place in range(len(values)) if place not in whole]
-        self._check_rest(*([each[place] for place in rest] for each in (form.names, values, cores)))
+        whole, every = dict(form.whole), zip(form.names, values, cores, strict=True)
+        self._check_rest([each for place, each in enumerate(every) if place not in whole])
         return flat, cores
 
     def _dims(self, form: Form) -> list[Dims]:
@@ -162,9 +161,9 @@ class CoreBinder(Binder):
         returns = tuple([tuple([lengths.get(each, each) for each in own]) for own in self.cores.outputs])
         return Form(tuple(slots), every, form.parameters, form.spread, whole, returns=returns)
 
-    def _check_rest(self, names: Sequence[str], values: Sequence[Any], cores: Sequence[Shape]) -> None:
-        """Refuse shapes before the cores that do not broadcast together."""
-        rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)]
+    def _check_rest(self, given: list[tuple[str, Any, Shape]]) -> None:
+        """Refuse shapes before the cores that do not broadcast together, of arguments with their names and cores."""
+        rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for _, value, core in given]
         if len(set(rests)) == 1:
             return
         try:
@@ -172,7 +171,7 @@ class CoreBinder(Binder):
         except ValueError:
             listing = ", ".join(
                 f"{name} {shape_of(value)} with core {core}" if core else f"{name} {shape_of(value)}"
-                for name, value, core in zip(names, values, cores, strict=True)
+                for name, value, core in given
             )
             raise ShapeError(
                 f"{self.name} has signature={self.cores.text!r}, and the axes before the cores do not broadcast "
