@@ -17,6 +17,8 @@ from dualbcast.arithmetic import isfinite, isinf, isnan
 
 # Beyond this, exp(-2 x) is nothing beside 1.
 _LARGE = 22.0
+# The largest whole exponent, of either sign, whose power is a product.
+LARGEST_PRODUCT = 16
 
 
 class Complex:
@@ -125,11 +127,15 @@ def quotient(a: Any, b: Any) -> Any:
 
 
 def power(z: Any, w: Any) -> Any:
-    """z ** w as exp(w * log(z)); where z is 0, as the power of a real number."""
+    """z ** w as exp(w * log(z)); where z is 0, a product for small whole w, and else the power of a real number."""
     if z == 0:
         exponent = w.real if isinstance(w, complex) else w
-        # The imaginary part is 0, and its slope is that of the real part, which is 1 for an exponent of 1.
-        return complex(math.pow(z.real + 0.0, exponent), z.imag if exponent == 1 else 0.0)
+        if 1 <= exponent <= LARGEST_PRODUCT and exponent == math.floor(exponent):
+            product = z  # whose derivatives of any order are those of the power
+            for _ in range(int(exponent) - 1):
+                product = product * z
+            return product
+        return complex(math.pow(z.real + 0.0, exponent), 0.0)
     if isinstance(w, complex):
         return exp(w * log(z))
     scaled = log(z)

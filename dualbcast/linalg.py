@@ -73,6 +73,8 @@ def normalize(a: Any) -> Any:
 def det(a: Any) -> Any:
     """The determinant of a square matrix: by its definition up to 3 by 3, else by elimination with pivots.
 
+    Where elimination meets a column of zeros, the determinant is 0, and its derivative in that column is NaN.
+
     Examples
     --------
     >>> from dualbcast import linalg
@@ -89,7 +91,7 @@ def det(a: Any) -> Any:
             + a[0][1] * (a[1][2] * a[2][0] - a[1][0] * a[2][2])
             + a[0][2] * (a[1][0] * a[2][1] - a[1][1] * a[2][0])
         )
-    rows, sign = _eliminated([(*row,) for row in a], len(a))
+    rows, sign = _eliminated([(*row,) for row in a], len(a), True)
     return math.prod([sign, *[row[at] for at, row in enumerate(rows)]])
 
 
@@ -130,7 +132,7 @@ def solve(a: Any, b: Any) -> Any:
     right = np.array(b)
     columns = right if right.ndim == 2 else right[:, None]
     size = len(a)
-    rows, _ = _eliminated([(*one, *other) for one, other in zip(a, columns)], size)  # noqa: B905
+    rows, _ = _eliminated([(*one, *other) for one, other in zip(a, columns)], size, False)  # noqa: B905
     found: list[Any] = []
     for row in rows[::-1]:  # from the last unknown to the first
         known = [np.multiply(row[size - 1 - at], part) for at, part in enumerate(found)]
@@ -142,8 +144,12 @@ def solve(a: Any, b: Any) -> Any:
     return solution if right.ndim == 2 else solution[:, 0]
 
 
-def _eliminated(rows: Any, size: int) -> Any:
-    """Rows of an upper triangular matrix, by elimination with partial pivots, and the sign of their exchanges."""
+def _eliminated(rows: Any, size: int, has_zeros: bool) -> Any:
+    """Rows of an upper triangular matrix, by elimination with partial pivots, and the sign of their exchanges.
+
+    A pivot is zero only if all elements below it are. With `has_zeros` there is nothing to eliminate then, but what is
+    left has the derivative NaN in these elements; else all that follows is NaN.
+    """
     sign = 1.0
     for at in range(size):
         for below in range(at + 1, size):
@@ -154,7 +160,8 @@ def _eliminated(rows: Any, size: int) -> Any:
         pivot = rows[at]
         later: list[Any] = []
         for row in rows[at + 1 :]:
-            factor = row[at] / pivot[at]
+            # The square root of a square that is zero has the derivative NaN.
+            factor = math.sqrt(row[at] * row[at]) if has_zeros and pivot[at] == 0.0 else row[at] / pivot[at]
             later = [*later, tuple([x - factor * y for x, y in zip(row, pivot)])]  # noqa: B905
         rows = [*rows[: at + 1], *later]
     return rows, sign

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.errors import ArgumentError
+
 __all__ = [
     "bilinear",
     "cubic_hermite",
@@ -137,7 +139,10 @@ def interp(x: float, xp: Any, fp: Any, left: float | None = None, right: float |
         return float(low) if left is None else left
     if x >= end and i >= len(xp) - 2:
         return float(high) if right is None or x == end else right
-    return float(low + (high - low) / (end - begin) * (x - begin))
+    slope = (high - low) / (end - begin)
+    value = low + slope * (x - begin)
+    # From the other end where the first is infinite.
+    return float(value if value == value else high + slope * (x - end))
 
 
 def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
@@ -153,7 +158,7 @@ def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
     Returns
     -------
     float
-        `scipy.interpolate.CubicHermiteSpline(xp, fp, slopes)(x)`.
+        `scipy.interpolate.CubicHermiteSpline(xp, fp, slopes)(x)`. NaN where the arrays have different lengths.
 
     Examples
     --------
@@ -162,6 +167,8 @@ def cubic_hermite(x: float, xp: Any, fp: Any, slopes: Any) -> float:
     >>> float(cubic_hermite(1.5, xp, xp**3, 3 * xp**2))
     3.375
     """
+    if len(fp) != len(xp) or len(slopes) != len(xp):
+        return math.nan
     i = _interval(x, xp)
     begin, end = _ends(xp, i)
     low, high = _ends(fp, i)
@@ -190,6 +197,11 @@ def natural_spline(xp: Any, fp: Any) -> Any:
     array of shape (n,)
         The solution of the tridiagonal system that makes the slopes of neighbouring cubics equal, with 0 at the ends.
 
+    Raises
+    ------
+    ArgumentError
+        The arrays are no vectors of one length, or xp does not increase.
+
     Examples
     --------
     >>> import numpy as np
@@ -197,7 +209,14 @@ def natural_spline(xp: Any, fp: Any) -> Any:
     array([ 0., -3.,  0.])
     """
     xp, fp = np.asarray(xp, float), np.asarray(fp, float)
+    if xp.ndim != 1 or xp.shape != fp.shape or len(xp) < 2:
+        raise ArgumentError(
+            f"natural_spline takes the places and values of two points or more, in arrays of one length; these have "
+            f"shapes {xp.shape} and {fp.shape}"
+        )
     widths, count = np.diff(xp), len(xp)
+    if not np.all(widths > 0):
+        raise ArgumentError("the places of a spline's points increase, and these do not; sort xp and fp by xp")
     slopes = np.diff(fp) / widths
     # The forward sweep and the back substitution of Gaussian elimination, whose pivots never vanish.
     above, second = np.zeros(count), np.zeros(count)
@@ -224,7 +243,8 @@ def cubic_spline(x: float, xp: Any, fp: Any, second: Any) -> float:
     Returns
     -------
     float
-        `scipy.interpolate.CubicSpline(xp, fp, bc_type="natural")(x)` for those.
+        `scipy.interpolate.CubicSpline(xp, fp, bc_type="natural")(x)` for those. NaN where the arrays have different
+        lengths.
 
     Examples
     --------
@@ -233,6 +253,8 @@ def cubic_spline(x: float, xp: Any, fp: Any, second: Any) -> float:
     >>> float(cubic_spline(0.5, xp, fp, natural_spline(xp, fp)))
     0.6875
     """
+    if len(fp) != len(xp) or len(second) != len(xp):
+        return math.nan
     i = _interval(x, xp)
     begin, end = _ends(xp, i)
     low, high = _ends(fp, i)
@@ -260,7 +282,8 @@ def bilinear(x: float, y: float, xp: Any, yp: Any, fp: Any) -> float:
     Returns
     -------
     float
-        Inside of the table ``scipy.interpolate.RegularGridInterpolator((xp, yp), fp)((x, y))``.
+        Inside of the table ``scipy.interpolate.RegularGridInterpolator((xp, yp), fp)((x, y))``. NaN where fp has
+        another shape.
 
     Examples
     --------
@@ -269,6 +292,8 @@ def bilinear(x: float, y: float, xp: Any, yp: Any, fp: Any) -> float:
     >>> float(bilinear(0.5, 1.0, xp, yp, np.array([[0.0, 2.0], [4.0, 6.0]])))
     3.0
     """
+    if fp.shape != (len(xp), len(yp)):
+        return math.nan
     i, s = _share(x, xp)
     j, t = _share(y, yp)
     return _between(_at_row(fp, i, j, t), _at_row(fp, i + 1, j, t), s)
@@ -289,6 +314,7 @@ def trilinear(x: float, y: float, z: float, xp: Any, yp: Any, zp: Any, fp: Any) 
     Returns
     -------
     float
+        NaN where fp has another shape.
 
     Examples
     --------
@@ -297,6 +323,8 @@ def trilinear(x: float, y: float, z: float, xp: Any, yp: Any, zp: Any, fp: Any) 
     >>> float(trilinear(0.5, 0.0, 1.0, axis, axis, axis, np.arange(8.0).reshape(2, 2, 2)))
     3.0
     """
+    if fp.shape != (len(xp), len(yp), len(zp)):
+        return math.nan
     i, r = _share(x, xp)
     j, s = _share(y, yp)
     k, t = _share(z, zp)

@@ -13,6 +13,7 @@ import numpy as np
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
+from dualbcast.api.generalised import GeneralisedFunction
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.program.outputs import library_of
 from dualbcast.rules.table import Custom, Interval, Rule, lookup
@@ -107,7 +108,8 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     function : BroadcastFunction
         The function to check; a plain scalar function is decorated first.
     *arrays, **named : array
-        The arguments at which to check. Each element counts, so a few well chosen ones are better than many.
+        The arguments at which to check. Each element counts, so a few well chosen ones are better than many. Of complex
+        arguments and results the parts are checked; whole arrays stay as they are.
     wrt : str, int, or sequence of them, optional
         The arguments to differentiate in, as for `value_and_jacobian`.
     rtol : float, optional
@@ -151,6 +153,11 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     True
     """
     f = function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
+    if isinstance(f, GeneralisedFunction):
+        raise ArgumentError(
+            f"{f!r} is a function of vectors, and check_derivatives takes functions of numbers. Check one without "
+            "signature= whose arguments are those numbers"
+        )
     result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
     if not jacobian.wrt:
         raise ArgumentError(f"there is no argument to differentiate in{jacobian._left_out()}")
@@ -159,15 +166,19 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     bound = inspect.signature(f).bind(*arrays, **named)
     binder = f._dispatch.binder
     form, operands = binder.bind(arrays, named, f._dispatch.asked(wrt_key(wrt)))
-    given = [np.broadcast_to(_host(array), jacobian.shape) for array in operands]
-    wide = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in given]
+    # The arguments that broadcast; a whole array stays as it is, and so do the lengths that follow it.
+    whole = [form.names[at] for place, axes in form.whole for at in range(place, place + axes + 1)]
+    pairs = [pair for pair in zip(form.names, operands, strict=True) if pair[0] not in whole]
+    given = {name: np.broadcast_to(_host(array), jacobian.shape) for name, array in pairs}
+    numbers = _movable(given)
     title = str(getattr(f, "__name__", f))
 
-    def outputs(position: int, moved: Array) -> list[Array]:
-        """The outputs with one argument replaced."""
-        spread = []
-        for other, (name, array) in enumerate(zip(form.names, wide, strict=True)):
-            value = library.asarray(moved if other == position else array)
+    def outputs(which: Any, moved: Array) -> list[Array]:
+        """The outputs with one argument, or one part of a complex one, replaced."""
+        spread, now = [], {**numbers, which: moved}
+        for name in given:
+            value = now[name] if name in now else _complex(now[f"{name}.real"], now[f"{name}.imag"])
+            value = library.asarray(value)
             if name in form.spread:
                 spread.append(value)
             else:
@@ -176,12 +187,12 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
             bound.arguments[binder.vararg] = spread
         return [_host(each) for each in jacobian.structure.flatten(f(*bound.args, **bound.kwargs))]
 
-    table = _Table(f"the Jacobian of {title} differs from finite differences", "Jacobian", "differences", given)
+    wrong = f"the Jacobian of {title} differs from finite differences"
+    table = _Table(wrong, "Jacobian", "differences", list(given.values()))
     for name in jacobian:
-        if name not in form.names:
+        if name not in numbers:
             raise ArgumentError(f"{name} is captured, so it cannot be moved here; make it an argument to check it")
-        at = form.names.index(name)
-        found = slopes(outputs, at, wide[at])
+        found = slopes(outputs, name, numbers[name])
         for output, (value, (wanted, error, usable)) in enumerate(zip(values, found, strict=True)):
             if value.dtype.kind in "biu":
                 continue
@@ -227,7 +238,7 @@ def _sample(domain: tuple[Interval, ...] | None, integer: tuple[int, ...], label
     ]
 
 
-def slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array) -> list[tuple[Array, Array, Array]]:
+def slopes(outputs: Callable[[Any, Array], list[Array]], position: Any, x: Array) -> list[tuple[Array, Array, Array]]:
     """For each output its slope in an argument, the error of the slope, and whether there is a slope at all."""
     scale = np.where(x == 0, np.max(_magnitudes(x), initial=0.0) or 1.0, np.abs(x))
     middles = outputs(position, x)
@@ -245,7 +256,7 @@ def slopes(outputs: Callable[[int, Array], list[Array]], position: int, x: Array
 
 
 def _evaluated(
-    outputs: Callable[[int, Array], list[Array]], position: int, x: Array, moved: Array, count: int
+    outputs: Callable[[Any, Array], list[Array]], position: Any, x: Array, moved: Array, count: int
 ) -> list[Array]:
     """The outputs at moved points, in float64; NaN where a point is not finite, or the function raises there."""
     try:
@@ -315,6 +326,23 @@ def _rounding(dtype: np.dtype[Any]) -> float:
         return ROUNDINGS * float(np.finfo(dtype).eps)
     eps = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
     return 2 * eps + ROUNDINGS * float(np.finfo(np.float32).eps)
+
+
+def _movable(given: dict[str, Array]) -> dict[str, Array]:
+    """The arguments in double precision, with the two parts of each that is complex."""
+    numbers: dict[str, Array] = {}
+    for name, array in given.items():
+        is_complex = array.dtype.kind == "c"
+        parts = {f"{name}.real": array.real, f"{name}.imag": array.imag} if is_complex else {name: array}
+        numbers |= {each: part if part.dtype.kind in "biu" else part.astype(np.float64) for each, part in parts.items()}
+    return numbers
+
+
+def _complex(real: Array, imag: Array) -> Array:
+    """The complex numbers of these parts, of which each may be infinite or NaN."""
+    both = np.empty(np.shape(real), np.complex128)
+    both.real, both.imag = real, imag
+    return both
 
 
 def _host(array: Any) -> Array:

@@ -112,7 +112,9 @@ class CoreBinder(Binder):
         flat = self._core_forms.get((form, cores))
         if flat is None:
             flat = self._core_forms.setdefault((form, cores), self._new_form(form, values, dims))
-        self._check_rest(form.names, values, cores)
+        # A whole array does not broadcast, and the lengths that follow it are numbers.
+        whole, every = dict(form.whole), zip(form.names, values, cores, strict=True)
+        self._check_rest([each for place, each in enumerate(every) if place not in whole])
         return flat, cores
 
     def _dims(self, form: Form) -> list[Dims]:
@@ -160,23 +162,18 @@ class CoreBinder(Binder):
         returns = tuple([tuple([lengths.get(each, each) for each in own]) for own in self.cores.outputs])
         return Form(tuple(slots), every, form.parameters, form.spread, whole, returns=returns)
 
-    def _check_rest(self, names: tuple[str, ...], values: tuple[Any, ...], cores: tuple[Shape, ...]) -> None:
-        """Refuse shapes before the cores that do not broadcast together."""
-        if (
-            len(
-                {shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)}
-            )
-            == 1
-        ):
+    def _check_rest(self, given: list[tuple[str, Any, Shape]]) -> None:
+        """Refuse shapes before the cores that do not broadcast together, of arguments with their names and cores."""
+        rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for _, value, core in given]
+        if len(set(rests)) == 1:
             return
-        rests = [shape_of(value)[: len(shape_of(value)) - len(core)] for value, core in zip(values, cores, strict=True)]
         try:
             # Lengths that are not known yet are compared when a chunk is computed.
             np.broadcast_shapes(*[tuple([1 if math.isnan(each) else each for each in rest]) for rest in rests])
         except ValueError:
             listing = ", ".join(
                 f"{name} {shape_of(value)} with core {core}" if core else f"{name} {shape_of(value)}"
-                for name, value, core in zip(names, values, cores, strict=True)
+                for name, value, core in given
             )
             raise ShapeError(
                 f"{self.name} has signature={self.cores.text!r}, and the axes before the cores do not broadcast "

@@ -25,6 +25,7 @@ from dualbcast.program.outputs import (
     Shape,
     SumResults,
     broadcasts_to,
+    cotangents_of,
     library_of,
     misfit_of_weights,
     weights_of,
@@ -223,9 +224,10 @@ class Specialisation:
         self.element.derive("pullback", self._plain)
 
     def _without_whole(self) -> tuple[int, ...]:
-        """`wrt`; an ArgumentError where a whole array is in it."""
-        for place in self.whole:
-            raise without_block(self.element.names[place])
+        """`wrt`; an ArgumentError where a whole array is in it, or in the gradient of a Hessian's product."""
+        for place, _ in self.program.whole:
+            if place in self.wrt or place in self.gradient:
+                raise without_block(self.element.names[place])
         return self.wrt
 
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
@@ -314,10 +316,7 @@ class Specialisation:
     def _of_floats(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The cotangents of the float outputs from those of all outputs."""
         structure, floats = self.element.function.structure, self.element.floats
-        if len(given) == 1 and structure.holds(given[0]):
-            given = structure.flatten(given[0], "the cotangent")
-        if len(given) != structure.count:
-            raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
+        given = cotangents_of(given, structure)
         return given if len(floats) == len(given) else tuple([given[at] for at in floats])
 
     def _cotangents(self, given: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:

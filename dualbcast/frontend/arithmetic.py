@@ -234,6 +234,19 @@ def unary(name: str, env: Environment, node: ast.AST, value: Value, /) -> Atom:
     return env.convert(x, kind, node) if name == "pos" else _of_kind(env, "neg", kind, x, node=node)
 
 
+_OF_TRUTH_VALUES = {"invert": "not", "add": "or", "mul": "and"}
+
+
+def as_in_numpy(name: str, env: Environment, node: ast.AST, /, *args: Atom) -> Atom:
+    """An operator as NumPy has it for elements of arrays, where `~`, `+` and `*` of truth values are truth values.
+
+    Those of Python are integers: `~True` is -2.
+    """
+    if name in _OF_TRUTH_VALUES and all(x.kind == "bool" for x in args):
+        return logical(env, _OF_TRUTH_VALUES[name], *args, node=node)
+    return unary(name, env, node, *args) if len(args) == 1 else binary(name, env, node, *args)
+
+
 # --- truth values and choices ----------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,18 @@ import numpy as np
 
 from dualbcast import tables
 from dualbcast.frontend import complex_values
-from dualbcast.frontend.arithmetic import apply, as_number, as_scalar, binary, chain, logical, select, truth, unary
+from dualbcast.frontend.arithmetic import (
+    apply,
+    as_in_numpy,
+    as_number,
+    as_scalar,
+    binary,
+    chain,
+    logical,
+    select,
+    truth,
+    unary,
+)
 from dualbcast.frontend.arrays import whole_arrays
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
@@ -53,18 +64,19 @@ def _logical(name: str, env: Environment, node: ast.Call, left: Value, right: Va
 
 
 # NumPy's functions for operators take tuples for arrays, where operators join them; so theirs are of numbers only.
-def _of_one(syntax: type[ast.AST], env: Environment, node: ast.Call, x: Value, /) -> Value:
-    return unary_operator(syntax, env, node, as_number(env, x, node))
+def _of_numbers(syntax: type[ast.AST], name: str, env: Environment, node: ast.Call, /, *args: Value) -> Value:
+    numbers = [as_number(env, x, node) for x in args]
+    truths = [x for x in numbers if isinstance(x, Atom) and x.kind == "bool"]
+    if len(truths) == len(numbers):
+        return as_in_numpy(name, env, node, *truths)
+    operator_of = unary_operator if issubclass(syntax, ast.unaryop) else binary_operator
+    return operator_of(syntax, env, node, *numbers)
 
 
-def _of_two(syntax: type[ast.AST], env: Environment, node: ast.Call, x: Value, y: Value, /) -> Value:
-    return binary_operator(syntax, env, node, as_number(env, x, node), as_number(env, y, node))
-
-
-for _syntax, _, _name, _names in OPERATORS:
-    _of_any, _of_numbers = (unary_operator, _of_one) if issubclass(_syntax, ast.unaryop) else (binary_operator, _of_two)
+for _syntax, _operation, _name, _names in OPERATORS:
+    _of_any = unary_operator if issubclass(_syntax, ast.unaryop) else binary_operator
     _builtin(getattr(operator, _name))(partial(_of_any, _syntax))
-    _builtin(*[getattr(np, _name) for _name in _names.split()])(partial(_of_numbers, _syntax))
+    _builtin(*[getattr(np, _name) for _name in _names.split()])(partial(_of_numbers, _syntax, _operation))
 for _operation, _ufunc in (("and", np.logical_and), ("or", np.logical_or), ("ne", np.logical_xor)):
     BUILTINS[_ufunc] = partial(_logical, _operation)
 

@@ -17,9 +17,6 @@ from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import Arguments, Record, Value, is_complex
 from dualbcast.ir.nodes import Const
 
-# The largest whole exponent, of either sign, whose power is a product.
-_LARGEST_PRODUCT = 16
-
 _POWERS = pow, np.power, np.float_power
 # By the name in `complex_numbers`, the callables that mean it where an argument is complex; those of `cmath` always do.
 _SPELLINGS = {
@@ -123,7 +120,7 @@ def power(env: Environment, base: Value, exponent: Value, node: ast.AST) -> Valu
     exponent = as_number(env, exponent, node)
     if exponent == Const(0.5, "float"):
         return inline(env, _OWN.sqrt, Arguments((z,)), node)
-    if not is_whole or abs(count) > _LARGEST_PRODUCT:
+    if not is_whole or abs(count) > _OWN.LARGEST_PRODUCT:
         return inline(env, _OWN.power, Arguments((z, exponent)), node)
     if not count:
         return made(env, Const(1.0, "float"), Const(0.0, "float"), node)

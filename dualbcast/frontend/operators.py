@@ -11,7 +11,17 @@ from functools import partial
 from typing import TypeVar
 
 from dualbcast.frontend import complex_values
-from dualbcast.frontend.arithmetic import as_scalar, binary, call_method, chain, equal, logical, truth, unary
+from dualbcast.frontend.arithmetic import (
+    as_in_numpy,
+    as_scalar,
+    binary,
+    call_method,
+    chain,
+    equal,
+    logical,
+    truth,
+    unary,
+)
 from dualbcast.frontend.arrays.vectors import contracted, elementwise, is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
@@ -74,7 +84,7 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
     if is_array(left) or is_array(right):
         if name == "matmul":
             return matmul(env, node, left, right)
-        return elementwise(env, partial(binary, name, env, node), (left, right), node)
+        return elementwise(env, partial(as_in_numpy, name, env, node), (left, right), node)
     joined = _joined(env, name, left, right, node)
     if joined is not None:
         return joined
@@ -112,7 +122,7 @@ def unary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, value
     """An operator with one operand; the node is its own, or that of a call."""
     own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
     if is_array(value):
-        return elementwise(env, partial(unary, _NAMES[syntax], env, node), (value,), node)
+        return elementwise(env, partial(as_in_numpy, _NAMES[syntax], env, node), (value,), node)
     return unary(_NAMES[syntax], env, node, value) if own is None else own
 
 

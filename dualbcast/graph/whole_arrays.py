@@ -30,7 +30,8 @@ def open_whole(specialisation: Specialisation, values: tuple[Any, ...]) -> tuple
     arguments, tracked = list(values), list[int]()
     for place, axes in whole:
         value = values[place]
-        if isinstance(value, Variable) and value.tracked and STATE.is_recording:
+        # No element of an empty array is read, and none has a cotangent.
+        if isinstance(value, Variable) and value.tracked and STATE.is_recording and value.size:
             tracked.append(place)
         arguments[place] = _first_of(values, place, axes)
     if not tracked:

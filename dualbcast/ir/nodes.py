@@ -89,6 +89,7 @@ class Structure:
         """
         if self.type is None or value is None:
             return (value,) * self.count
+        items: list[Any] = []
         if isinstance(value, tuple | list):
             # A leaf is an array or a number, so that a tuple without tuples in it has one meaning.
             if len(value) == self.count and (self.is_flat or not any(map(_is_branch, value))):
@@ -100,18 +101,15 @@ class Structure:
             )
         elif self.fields and (isinstance(value, self.type) or self.type is Complex):
             items = [getattr(value, field) for field in self.fields]
-        else:
-            items = []
         if len(items) != len(self.parts):
             given = (
                 f"{len(items)} are given"
                 if isinstance(value, tuple | list)
                 else f"this is {a_or_an(type(value).__name__)}"
             )
-            kind = a_or_an(self.type.__name__)
             raise ArgumentError(
-                f"{name} must be {kind} of {len(self.parts)}, as the function returns, or a tuple with one array for "
-                f"each of {self.count} outputs; {given}"
+                f"{name} must be {a_or_an(self.type.__name__)} of {len(self.parts)}, as the function returns, or a "
+                f"tuple with one array for each of {self.count} outputs; {given}"
             )
         labels = self.fields or range(len(items))
         return tuple(

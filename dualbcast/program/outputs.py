@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
 from dualbcast.ir.nodes import Structure
@@ -256,9 +257,40 @@ def broadcasts_to(shape: Shape, whole: Shape) -> bool:
     return extra >= 0 and all(size in (1, length) for size, length in zip(shape, whole[extra:], strict=True))
 
 
+def cotangents_of(given: tuple[Any, ...], structure: Structure) -> tuple[Any, ...]:
+    """The cotangents of the numbers of a result: from one object of its structure, from one for each number, or from
+    one for each of several outputs, of which some are complex."""
+    if len(given) == 1 and structure.holds(given[0]):
+        given = structure.flatten(given[0], "the cotangent")
+    elif (
+        structure.type
+        and len(given) == len(structure.parts)
+        and all(part.type in (None, Complex) for part in structure.parts)
+    ):
+        given = structure.flatten(given, "the cotangent")
+    if len(given) != structure.count:
+        raise ArgumentError(f"{structure.count} cotangents are needed, one for each output; got {len(given)}")
+    return given
+
+
 def weights_of(given: Any, structure: Structure) -> Sequence[Any]:
-    """Weights of residuals: one for each of the structure that a function returns, or one for all."""
-    return structure.flatten(given, "weights") if structure.holds(given) else (given,)
+    """Weights of residuals: one for each of the structure that a function returns, or one for all.
+
+    A complex residual has one weight, which is that of both of its parts.
+    """
+    if structure.type is Complex or not structure.holds(given):
+        return (given,)
+    numbers, parts = _of_numbers(structure)
+    return [each for each, count in zip(numbers.flatten(given, "weights"), parts, strict=True) for _ in range(count)]
+
+
+def _of_numbers(structure: Structure) -> tuple[Structure, list[int]]:
+    """The structure with each complex number as one leaf, and how many parts each of the leaves has."""
+    if structure.type is None or structure.type is Complex:
+        return Structure(), [structure.count]
+    pairs = [_of_numbers(part) for part in structure.parts]
+    whole = Structure(structure.type, tuple([part for part, _ in pairs]), structure.fields)
+    return whole, [count for _, counts in pairs for count in counts]
 
 
 def misfit_of_weights(shape: Shape, whole: Shape) -> ShapeError:

@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.program import matrices
 from dualbcast.program.blocks import Index, identifier
-from dualbcast.program.outputs import Results, library_of
+from dualbcast.program.outputs import Results, cotangents_of, library_of
 from dualbcast.runtime.arguments import beside
 
 
@@ -219,10 +219,7 @@ class Jacobian(Index, Mapping[str, Any]):
         tuple of array
             One for each argument in `wrt`, of that argument's shape: summed along the axes where it was broadcast.
         """
-        if len(cotangents) == 1 and self.structure.holds(cotangents[0]):
-            cotangents = self.structure.flatten(cotangents[0], "the cotangent")
-        if len(cotangents) != self.outputs:
-            raise ArgumentError(f"{self.outputs} cotangents are needed, one for each output; got {len(cotangents)}")
+        cotangents = cotangents_of(cotangents, self.structure)
         for cotangent in cotangents:
             if getattr(cotangent, "shape", ()) != self.shape:
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")

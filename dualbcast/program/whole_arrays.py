@@ -38,7 +38,7 @@ def cotangent(
     """
     shape = tuple(values[place + 1 : place + 1 + axes])
     size, xp = prod(shape), library_of(values[place])
-    if not size:
+    if not size or not cotangents:
         return xp.zeros(shape, dtype)
     count = reads_outside_loops(element, place)
     if count is None:

@@ -228,3 +228,39 @@ def test_cotangents_are_named_by_their_outputs_and_integers_need_none() -> None:
     ):
         with pytest.raises(error, match=message):
             pullback(cotangents)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_extrema_with_a_nan_are_nan(name: str, place: int) -> None:
+    """One that was not the first element was passed over, as Python's max and min do."""
+    v = np.array([1.0, -3.0, 2.0])
+    v[place] = np.nan
+    function = getattr(np, name)
+    reduced = differentiable_broadcast(lambda v: function(v), signature="(3)->()")
+    assert np.isnan(reduced(v))
+    rows = differentiable_broadcast(lambda v: function(np.outer(v, v), axis=1), signature="(3)->(3)")
+    assert np.isnan(rows(v)).all()
+    np.testing.assert_array_equal(reduced.jacobian(v)["v"], np.eye(3)[place])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: ~(v > 0),
+        lambda v: np.invert(v > 0),
+        lambda v: np.where(~(v > 0), v, 0.5 * v),
+        lambda v: (v > 0) + (v < 2),
+        lambda v: np.add(v > 0, v < 2),
+        lambda v: (v > 0) * (v < 2),
+        lambda v: np.multiply(v > 0, v < 2) + 1,
+        lambda v: (v > 0) + 1,
+    ],
+)
+def test_operators_on_truth_values_are_numpys(function: Any) -> None:
+    """`~` of an array of truth values was -2 or -1, as Python has it for single ones, and so it was always true."""
+    v = np.array([-1.0, 1.0, 3.0])
+    value = differentiable_broadcast(function, signature="(3)->(3)")(v)
+    wanted = function(v)
+    assert value.dtype == wanted.dtype
+    np.testing.assert_array_equal(value, wanted)

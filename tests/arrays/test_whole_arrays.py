@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -290,6 +291,52 @@ def test_interpolation_of_points_that_do_not_fit_is_nan() -> None:
     assert np.isnan(interp(0.5, np.arange(3.0), np.arange(4.0)))
 
 
+def test_interpolation_beside_infinite_places_and_values_is_numpys() -> None:
+    """It was NaN after a first place of minus infinity, since 0 times infinity is."""
+    xp, fp = np.array([-np.inf, -1.0, 0.5, 2.0, np.inf]), np.array([3.0, 1.0, 4.0, 1.0, 5.0])
+    x = np.array([-1e300, -7.0, -1.0, 0.0, 1.9, 3.0, 1e300])
+    interp = differentiable_broadcast(whole=("xp", "fp"))(lambda x, xp, fp: np.interp(x, xp, fp))
+    value, jacobian = interp.value_and_jacobian(x, xp, fp)
+    np.testing.assert_array_equal(value, np.interp(x, xp, fp))
+    np.testing.assert_array_equal(jacobian["x"], [0.0, 0.0, 2.0, 2.0, -2.0, 0.0, 0.0])
+    _, pullback = interp.vjp(x, xp, fp, wrt="fp")
+    shares = np.array([2 + 1 + 1 / 3, 2 / 3 + 0.1 / 1.5, 1.4 / 1.5 + 2])
+    np.testing.assert_allclose(pullback(np.ones(7))[0], [0.0, *shares, 0.0], rtol=1e-13)
+    fp[2] = np.inf
+    np.testing.assert_array_equal(interp(x, xp, fp)[[0, 1, 3, 4, 5, 6]], np.interp(x, xp, fp)[[0, 1, 3, 4, 5, 6]])
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_tables_that_do_not_fit_together_give_nan(compile: bool) -> None:
+    """Beyond its end the last element of an array stood for all others."""
+    three, four, plane, cube = np.arange(3.0), np.arange(4.0), np.ones((3, 4)), np.ones((3, 4, 2))
+    calls = [
+        (tables.cubic_hermite, (1.5,), (four, three, four), (four, four, four)),
+        (tables.cubic_hermite, (1.5,), (four, four, three), (four, four, four)),
+        (tables.cubic_spline, (1.5,), (four, three, four), (four, four, four)),
+        (tables.cubic_spline, (1.5,), (four, four, three), (four, four, four)),
+        (tables.bilinear, (1.5, 0.5), (four, three, plane), (three, four, plane)),
+        (tables.trilinear, (1.5, 0.5, 0.5), (three, four, three, cube), (three, four, np.arange(2.0), cube)),
+    ]
+    for function, x, misfits, fits in calls:
+        names = inspect.signature(function).parameters
+        run: Any = differentiable_broadcast(whole=list(names)[len(x) :])(function) if compile else function
+        assert np.isnan(run(*x, *misfits))
+        assert np.isfinite(run(*x, *fits))
+
+
+def test_a_natural_spline_of_points_that_do_not_fit_is_refused() -> None:
+    """Two values stood for the slopes between four places."""
+    for fp in (np.ones(2), np.ones((4, 2)), np.ones(5)):
+        with pytest.raises(ArgumentError, match="in arrays of one length; these have shapes"):
+            tables.natural_spline(np.arange(4.0), fp)
+    with pytest.raises(ArgumentError, match="two points or more"):
+        tables.natural_spline(np.ones(1), np.ones(1))
+    for xp in ([0.0, 2.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, np.nan]):
+        with pytest.raises(ArgumentError, match="sort xp and fp by xp"):
+            tables.natural_spline(xp, np.ones(3))
+
+
 def test_splines_are_scipys() -> None:
     xp, fp = np.sort(RANDOM.random(20)) * 10, RANDOM.random(20)
     second, x = tables.natural_spline(xp, fp), np.linspace(-1, 11, 300)
@@ -457,3 +504,44 @@ def test_a_partial_in_a_whole_array_is_refused() -> None:
     for call in (slope, slope.jacobian):
         with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
             call(1.0, np.ones(3))
+
+
+def test_a_gradient_along_tangents_in_a_whole_array_is_refused() -> None:
+    """`hvp` gave a block of zeros for the array, beside the right one of an argument that broadcasts."""
+    function = differentiable_broadcast(whole="table")(lambda x, table: x * x * table[0])
+    for wrt in ("table", ("x", "table")):
+        with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
+            function.hvp((np.ones(2), np.ones(3)), (1.0, None), wrt=wrt)
+    vectors = differentiable_broadcast(whole="table", signature="(2)->()")(lambda v, table: v[0] * v[1] * table[0])
+    with pytest.raises(ArgumentError, match="table is whole, so derivatives in it are cotangents"):
+        vectors.hvp((np.ones(2), np.ones(3)), (np.ones(2), None), wrt=("v", "table"))
+
+
+def test_the_graph_takes_an_empty_array_that_is_not_read() -> None:
+    """The place of a read that no element makes is 0, which an empty array does not have."""
+    function = differentiable_broadcast(whole="t")(lambda x, t: t[0] * x if len(t) > 0 else x * x)
+    x = np.array([1.0, 2.0, 3.0])
+    for empty in (np.zeros(0), np.zeros((0, 2)).T[0]):
+        dx, dt = graph.grad(lambda x, t: np.sum(function(x, t)), wrt=(0, 1))(x, empty)
+        np.testing.assert_array_equal(dx, 2 * x)
+        assert dt.shape == (0,)
+
+
+def test_the_graph_takes_a_whole_array_beside_vectors() -> None:
+    """The shape of the array was taken for one that broadcasts, as that of no NumPy array is."""
+    function = differentiable_broadcast(whole="table", signature="(2)->(2)")(lambda v, table: v * table[int(v[0])])
+    v, table = np.array([[1.0, 2.0], [3.0, 4.0]]), np.arange(5.0)
+    dv, dtable = graph.grad(lambda v, table: np.sum(function(v, table) ** 2), wrt=(0, 1))(v, table)
+    np.testing.assert_array_equal(dv, [[2.0, 4.0], [54.0, 72.0]])  # 2 v t²
+    np.testing.assert_array_equal(dtable, [0.0, 10.0, 0.0, 150.0, 0.0])  # 2 |v|² t
+
+
+def test_integers_have_no_cotangents_in_an_array() -> None:
+    """An IndexError came out, since there was no cotangent of an output."""
+    function = differentiable_broadcast(whole="t")(lambda x, t: (int(t[0] * x), t[1] > x))
+    x, t = np.array([1.0, 3.0]), np.array([1.5, 2.0, 7.0])
+    value, gradients = function.value_and_vjp((x, t), (None, None), wrt=("t", "x"))
+    np.testing.assert_array_equal(value, ([1, 4], [True, False]))
+    for given in (gradients, function.vjp(x, t, wrt=("t", "x"))[1](None, None)):
+        np.testing.assert_array_equal(given[0], np.zeros(3))
+        np.testing.assert_array_equal(given[1], np.zeros(2))

@@ -346,3 +346,35 @@ def test_where_the_function_raises_differences_are_one_sided() -> None:
     g.__class__ = Raising
     with pytest.raises(DerivativeError, match="3 of 3 elements"):
         check_derivatives(g, np.array([1.0, 1.01, 3.0]))
+
+
+def test_a_whole_array_stays_as_it_is() -> None:
+    """Its first element stood in the place of all, so that right derivatives were reported as wrong."""
+    table = np.array([1.0, -2.0, 3.0, 4.0])
+    x, i = np.array([1.0, 2.0, 3.0]), np.array([0, -1, 2])
+    function = differentiable_broadcast(whole="table")(lambda x, i, table: table[i] * x * x + table[i] * table[-1] * x)
+    assert check_derivatives(function, x, i, table) < 1e-10
+    assert check_derivatives(function, x, table=table[::-1], i=i) < 1e-10
+    wrong_by = off_by(1e-3)
+    function = differentiable_broadcast(whole="table")(lambda x, i, table: table[i] * wrong_by(x / 4))
+    with pytest.raises(DerivativeError, match=r"∂x +\[0\] +\(1, 0\)"):
+        check_derivatives(function, x, i, table)
+
+
+def test_the_parts_of_complex_numbers_are_checked() -> None:
+    """The imaginary part of an argument was dropped, and its real part was said to be captured."""
+    z, w = np.array([1 + 2j, 3 - 1j]), np.array([0.5, -0.25])
+    function = differentiable_broadcast(lambda z, w: (z * z * w + np.conj(z), abs(z) ** 2 * w))
+    assert check_derivatives(function, z, w) < 1e-10
+    assert check_derivatives(function, np.complex64(z), np.float32(w)) < 1e-4
+    assert check_derivatives(function, z, w, wrt="z.imag") < 1e-10
+    assert check_derivatives(differentiable_broadcast(lambda x: x * 1j), w) < 1e-10
+    wrong_by = off_by(1e-3)
+    with pytest.raises(DerivativeError, match=r"∂<lambda>\[1\]/∂z.imag +\[0\] +\(1\+2j\)"):
+        check_derivatives(differentiable_broadcast(lambda z: complex(z.real, wrong_by(z.imag / 4))), z)
+
+
+def test_a_function_of_vectors_is_refused() -> None:
+    function = differentiable_broadcast(signature="(2)->()")(lambda v: v[0] * v[1])
+    with pytest.raises(ArgumentError, match="is a function of vectors, and check_derivatives takes"):
+        check_derivatives(function, np.ones((3, 2)))

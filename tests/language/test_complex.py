@@ -18,6 +18,7 @@ from dualbcast import (
     DTypeError,
     complex_numbers,
     differentiable_broadcast,
+    fit,
     graph,
 )
 
@@ -263,3 +264,71 @@ def test_a_default_that_is_complex_is_an_argument_if_wrt_names_it() -> None:
     assert function.jacobian(x, wrt="k")["k.imag"].tolist() == [2j]
     assert function.partial("k.real")(x).tolist() == [2.0]
     assert function.vjp(x, wrt="k")[1](np.array([1.0 + 0j]))[0] == 2.0
+
+
+def test_a_weight_is_for_both_parts_of_a_complex_residual() -> None:
+    """The imaginary part had the weight 0: a weight was taken as a complex number, whose imaginary part is 0."""
+    x, weights = np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.5, 3.0])
+    data = np.exp(1j * x)
+    whole = differentiable_broadcast(lambda x, y, a, b: complex(a * x, b * x * x) - y)
+    apart = differentiable_broadcast(lambda x, re, im, a, b: (a * x - re, b * x * x - im))
+    mixed = differentiable_broadcast(lambda x, y, a, b: (complex(a * x, b * x * x) - y, a * b * x))
+    design = np.zeros((2, 3, 2))
+    design[0, :, 0], design[1, :, 1] = x, x * x
+    residuals = np.array([2.0 * x - data.real, 3.0 * x * x - data.imag])
+    for w in (weights, 2.0):
+        found = whole.normal_equations(x, data, 2.0, 3.0, weights=w)
+        scaled = np.broadcast_to(w, (2, 3))
+        np.testing.assert_allclose(found.sum_of_squares, np.sum(scaled * residuals**2), rtol=1e-14)
+        gradient = np.einsum("on,on,onj->j", scaled, residuals, design)
+        np.testing.assert_allclose(np.asarray(found.gradient), gradient, rtol=1e-14)
+        matrix = np.einsum("on,oni,onj->ij", scaled, design, design)
+        np.testing.assert_allclose(np.asarray(found.matrix), matrix, rtol=1e-14)
+    found = mixed.normal_equations(x, data, 2.0, 3.0, weights=(weights, 2 * weights)).sum_of_squares
+    wanted = np.sum(weights * residuals**2) + np.sum(2 * weights * (6.0 * x) ** 2)
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    fits = [
+        fit.least_squares(whole, x, data, 1.0, 1.0, wrt=("a", "b"), weights=weights),
+        fit.least_squares(apart, x, data.real, data.imag, 1.0, 1.0, wrt=("a", "b"), weights=weights),
+    ]
+    best = [np.sum(weights * x * data.real) / np.sum(weights * x**2)]
+    best.append(np.sum(weights * x**2 * data.imag) / np.sum(weights * x**4))
+    for each in fits:
+        np.testing.assert_allclose(list(each.parameters.values()), best, rtol=1e-12)
+        assert each.degrees_of_freedom == 4
+
+
+def test_cotangents_of_several_outputs_of_which_one_is_complex() -> None:
+    """One for each output was refused, because a complex one counted as two."""
+    z, x = np.array([1 + 2j, -0.5j]), np.array([0.5, 2.0])
+    function = differentiable_broadcast(lambda z, x: (z * z * x, abs(z) ** 2))
+    (first, second), pullback = function.vjp(z, x)
+    # By hand: of z² x the cotangent is 2 conj(z) x times that of the output, of |z|² it is 2 z times it.
+    dz, dx = 2 * np.conj(z) * x * first + 2 * z * second, np.real(np.conj(z * z) * first)
+    jacobian = function.jacobian(z, x)
+    for found in (
+        pullback(first, second),
+        pullback((first, second)),
+        pullback(first.real, first.imag, second),
+        function.value_and_vjp((z, x), (first, second))[1],
+    ):
+        np.testing.assert_allclose(found[0], dz, rtol=1e-14)
+        np.testing.assert_allclose(found[1], dx, rtol=1e-14)
+    re, im, dx_too = jacobian.pullback(first, second)
+    np.testing.assert_allclose(re + 1j * im, dz, rtol=1e-14)
+    np.testing.assert_allclose(dx_too, dx, rtol=1e-14)
+    with pytest.raises(ArgumentError, match="3 cotangents are needed"):
+        pullback(first)
+
+
+@pytest.mark.parametrize("kind", [int, float, complex])
+def test_second_derivatives_of_powers_of_zero(kind: type) -> None:
+    """Where z is 0 the power was that of a real number, and half of its second derivatives were 0."""
+    z, n = np.zeros(5, complex), np.array([1, 2, 3, 4, 17]).astype(kind)
+    hessian = differentiable_broadcast(lambda z, n: z**n).hessian(z, n, wrt="z")
+    second = np.array([0.0, 2.0, 0.0, 0.0, 0.0])
+    for first, then, factor in (("real", "real", 1), ("real", "imag", 1j), ("imag", "real", 1j), ("imag", "imag", -1)):
+        found = hessian[0, f"z.{first}", f"z.{then}"] + 1j * hessian[1, f"z.{first}", f"z.{then}"]
+        np.testing.assert_array_equal(found, factor * second)
+    third = differentiable_broadcast(lambda z, n: z**n).partial("z.imag").hessian(z, n, wrt="z")
+    np.testing.assert_array_equal(third[1, "z.imag", "z.imag"], [0.0, 0.0, -6.0, 0.0, 0.0])  # of (i y)³

@@ -285,3 +285,41 @@ def test_loops_that_need_their_numbers_are_written_out():
     wanted = sum(v[(i + j) % 4] * v[i] for i in range(3) for j in range(i + 1, 4))
     assert folded(v) == pytest.approx(wanted, rel=1e-14)
     assert math.isfinite(wanted)
+
+
+SINGULAR = {
+    "zeros": np.zeros((4, 4)),
+    "a column of zeros": np.diag([1.0, 0.0, 2.0, 3.0]) + np.eye(4, k=1) + np.eye(4, k=3),
+    "rank 2": np.diag([1.0, 2.0, 0.0, 0.0]),
+    "ones": np.ones((4, 4)),
+    "nilpotent": np.triu(np.ones((4, 4)), 1),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_the_determinant_of_a_singular_matrix_is_zero(name: str) -> None:
+    """Its elimination divided 0 by 0. First derivatives are cofactors, second ones of smaller minors; or NaN."""
+    a = SINGULAR[name]
+    size = len(a)
+    function = differentiable_broadcast(lambda a: np.linalg.det(a), signature="(n,n)->()")
+    value, jacobian = function.value_and_jacobian(a)
+    assert value == 0.0
+
+    def cofactor(i: int, j: int, of: Any) -> float:
+        return (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(of, i, 0), j, 1))
+
+    wanted = np.array([[cofactor(i, j, a) for j in range(size)] for i in range(size)])
+    known = np.isfinite(jacobian["a"])
+    assert known.any()
+    np.testing.assert_allclose(jacobian["a"][known], wanted[known], atol=1e-13)
+    hessian = function.hessian(a)["a", "a"]
+    for i, j in np.ndindex(size, size):
+        rest = np.delete(np.delete(a, i, 0), j, 1)
+        second = np.zeros((size, size))
+        for k, m in np.ndindex(size - 1, size - 1):
+            second[k + (k >= i), m + (m >= j)] = (-1) ** (i + j) * cofactor(k, m, rest)
+        finite = np.isfinite(hessian[i, j])
+        np.testing.assert_allclose(hessian[i, j][finite], second[finite], atol=1e-13)
+    assert np.isnan(function(np.where(a == a[0, 1], np.nan, a)))
+    batch = np.stack([a, np.eye(size), a])
+    np.testing.assert_array_equal(function(batch), [0.0, 1.0, 0.0])

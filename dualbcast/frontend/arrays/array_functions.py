@@ -199,7 +199,10 @@ def _plus(env: Environment, node: ast.AST, total: Atom, item: Atom) -> Atom:
 
 
 def _extremum(name: str, env: Environment, node: ast.AST, best: Atom, item: Atom) -> Atom:
-    return select(env, binary(name, env, node, item, best), item, best, node)
+    is_better = binary(name, env, node, item, best)
+    if item.kind == "float":  # NaN is what NumPy gives if there is one
+        is_better = chain(env, "or", (is_better, binary("ne", env, node, item, item)), node)
+    return select(env, is_better, item, best, node)
 
 
 def _test(name: str, env: Environment, node: ast.AST, before: Atom, item: Atom) -> Atom:
