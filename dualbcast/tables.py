@@ -87,6 +87,8 @@ def searchsorted(a: Any, v: float, side: str = "left") -> int:
     >>> searchsorted(np.array([1.0, 2.0, 2.0, 5.0]), 2.0), searchsorted(np.array([1.0, 2.0, 2.0, 5.0]), 2.0, "right")
     (1, 3)
     """
+    if side != "left" and side != "right":
+        raise ValueError("searchsorted: side is 'left' or 'right'")
     place, length = 0, len(a)
     # As many steps for all numbers: vectors take them side by side.
     while length > 0:

@@ -105,7 +105,10 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
     shown, instead = describe(value), "a tuple: (a, b)"
     if isinstance(value, Var):
         shown += ": one element of an array, not the array"
-        instead += "; a value computed from the whole array must be another argument of the call"
+        instead += (
+            "; for the whole array a parameter that the decorator names in whole=; a value computed from it must be "
+            "another argument of the call"
+        )
     env.fail(node, f"a tuple is needed here, and this is {shown}", instead)
 
 

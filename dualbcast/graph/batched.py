@@ -39,7 +39,8 @@ class Batched(Variable):
     def array(self) -> Any:
         raise ArgumentError(
             "inside vmap a Variable has a value for each element of the batch, so that Python cannot read one. Write "
-            "np.where(…), or a BroadcastFunction with an `if`, for a choice; call what needs values outside of vmap"
+            "np.where(…), or a BroadcastFunction with an `if`, for a choice, and graph.take(array, i) for elements of "
+            "a plain array; call what needs values outside of vmap"
         )
 
     def __repr__(self) -> str:

@@ -134,6 +134,12 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     return apply("where", condition, x, y)
 
 
+@registered
+def divmod(x: Any, y: Any) -> tuple[Variable, Variable]:
+    """The quotients that are rounded down, and the remainders: `numpy.divmod`."""
+    return apply("floor_divide", x, y), apply("remainder", x, y)
+
+
 @method
 def clip(x: Any, min: Any = None, max: Any = None) -> Variable:
     """`x` limited to [min, max]; either may be None."""

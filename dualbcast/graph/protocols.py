@@ -18,7 +18,7 @@ from dualbcast.graph import fft, indexing, linalg, reductions, shapes
 from dualbcast.graph.array_functions import assembly, averages, order, sequences
 from dualbcast.graph.arrays import map_leaves
 from dualbcast.graph.batched import Batched
-from dualbcast.graph.elementwise import apply, astype, call, clip, where
+from dualbcast.graph.elementwise import apply, astype, call, clip, divmod, where
 from dualbcast.graph.linalg import products
 from dualbcast.graph.primitives import constant
 from dualbcast.graph.recording import read_by_python
@@ -77,7 +77,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     np.float_power: _float_power,
     np.matmul: products.matmul,
     np.vecdot: products.vecdot,
-    np.divmod: lambda x, y: (apply("floor_divide", x, y), apply("remainder", x, y)),
+    np.divmod: divmod,
     np.modf: lambda x: (apply("subtract", x, apply("trunc", x)), apply("trunc", x)),
     np.positive: constant,
     np.conjugate: lambda z: constant(z).conj(),
@@ -149,12 +149,6 @@ _OF_FORMS = {
 
 # The names that NumPy's functions have for their first argument, the array.
 _FIRST_PARAMETERS = ("a", "m", "A", "arr", "ary", "array")
-
-
-def _reshape(a: Any, /, shape: Any = None, order: str = "C") -> Variable:
-    if order != "C":
-        raise ArgumentError(f"np.reshape of a Variable is in C order only, not order={order!r}; transpose it first")
-    return shapes.reshape(a, shape)
 
 
 def _vstack(tup: Any) -> Variable:
@@ -250,8 +244,8 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.linalg.trace: lambda x, /, *, offset=0: products.trace(x, offset, -2, -1),
     np.amax: reductions.max,
     np.amin: reductions.min,
-    np.reshape: _reshape,
-    np.ravel: lambda a, order="C": _reshape(a, (-1,), order),
+    np.reshape: shapes.reshape,
+    np.ravel: lambda a, order="C": shapes.reshape(a, (-1,), order),
     np.permute_dims: shapes.transpose,
     np.tile: lambda a, reps: shapes.tile(a, reps),
     np.concatenate: shapes.concat,

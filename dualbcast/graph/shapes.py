@@ -78,8 +78,15 @@ _BROADCAST = unary(
 
 
 @registered
-def reshape(x: Any, shape: int | Sequence[int]) -> Variable:
-    """The same elements in the same order in another shape; one length may be -1."""
+def reshape(x: Any, shape: int | Sequence[int], order: str = "C") -> Variable:
+    """The same elements in the same order in another shape; one length may be -1.
+
+    The order is that of rows, or that of columns if it is "F".
+    """
+    if order == "F":
+        return transpose(reshape(transpose(x), as_shape(shape)[::-1]))
+    if order != "C":
+        raise ArgumentError(f"a Variable has no order in memory, so that order={order!r} means nothing; give C or F")
     x, lengths = constant(x), as_shape(shape)
     return x if lengths == x.shape else run(_RESHAPE, (x,), shape=lengths)
 

@@ -37,8 +37,8 @@ def _operators(*operation: str) -> tuple[Callable[[Variable, Any], Variable], Ca
     """The methods for a binary operator, which refuse all but operands, so that Python asks the other object."""
     name, *ufunc = operation
 
-    def left(self: Variable, other: Any) -> Any:
-        return OPERATIONS[name](*ufunc, self, other) if _is_operand(other) else NotImplemented
+    def left(self: Variable, other: Any, *modulus: Any) -> Any:
+        return OPERATIONS[name](*ufunc, self, other) if _is_operand(other) and not modulus else NotImplemented
 
     def right(self: Variable, other: Any) -> Any:
         return OPERATIONS[name](*ufunc, other, self) if _is_operand(other) else NotImplemented
@@ -333,6 +333,7 @@ class Variable:
     __truediv__, __rtruediv__ = _operators("apply", "divide")
     __floordiv__, __rfloordiv__ = _operators("apply", "floor_divide")
     __mod__, __rmod__ = _operators("apply", "remainder")
+    __divmod__, __rdivmod__ = _operators("divmod")
     __pow__, __rpow__ = _operators("apply", "power")
     __matmul__, __rmatmul__ = _operators("matmul")
     __and__, __rand__ = _operators("apply", "bitwise_and")
@@ -371,21 +372,20 @@ class Variable:
     clip: Callable[..., Variable]
     astype: Callable[..., Variable]
 
-    argmax, argmin = _of_array("argmax"), _of_array("argmin")
-    any, all = _of_array("any"), _of_array("all")
+    argmax, argmin, any, all = map(_of_array, ("argmax", "argmin", "any", "all"))
 
-    def reshape(self, *shape: Any) -> Variable:
+    def reshape(self, *shape: Any, order: str = "C") -> Variable:
         """The same elements in another shape, given as one tuple or as lengths; one length may be -1."""
-        return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape)
+        return OPERATIONS["reshape"](self, shape[0] if len(shape) == 1 else shape, order)
 
     def transpose(self, *axes: Any) -> Variable:
         """The Variable with its axes in another order, given as one tuple or as numbers; by default in reverse."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return OPERATIONS["transpose"](self, order or None)
 
-    def ravel(self) -> Variable:
-        """All elements along one axis, in the order of rows. `flatten` does the same."""
-        return OPERATIONS["reshape"](self, (-1,))
+    def ravel(self, order: str = "C") -> Variable:
+        """All elements along one axis, in the order of rows or, by "F", of columns. `flatten` does the same."""
+        return OPERATIONS["reshape"](self, (-1,), order)
 
     flatten = ravel
 

@@ -104,6 +104,10 @@ NOT_IN_JAX = [
     ("correlate with a longer sequence", lambda a, v: np.correlate(a, v, mode="same"), ((4,), (7,))),
     ("correlate with a longer sequence of odd length", lambda a, v: np.correlate(a, v, mode="same"), ((3,), (8,))),
     ("correlate a shorter one where all overlap", lambda a, v: np.correlate(a, v, mode="valid"), ((3,), (8,))),
+    ("reshape by columns", lambda x: np.reshape(x, (2, -1), order="F"), ((4, 3),)),
+    ("reshape by columns as a method", lambda x: x.reshape(3, 4, order="F"), ((2, 3, 2),)),
+    ("ravel by columns", lambda x: x.ravel("F") * np.ravel(x, order="F"), ((2, 3),)),
+    ("flatten by columns", lambda x: x.flatten("F"), ((2, 3),)),
     ("multiply.accumulate", lambda x: np.multiply.accumulate(x, axis=1), ((2, 3),)),
 ]
 CASES = [Case(name, function, function, shapes) for name, function, shapes in SAME]

@@ -174,7 +174,7 @@ def in_place() -> None:
         (lambda x: np.add(x, x, out=np.empty((2, 3))), "out=.*a derivative cannot follow"),
         (lambda x: np.sum(x, out=np.empty(())), "out=.*use what it returns"),
         (lambda _: in_place(), r"array = array \+ v"),
-        (lambda x: np.reshape(x, (3, 2), order="F"), "in C order only"),
+        (lambda x: np.reshape(x, (3, 2), order="A"), "no order in memory"),
         (lambda x: np.asarray(x), r"v\.value"),
         (lambda x: np.array(x), "stop_gradient"),
         (lambda x: np.array([x[0, 0], x[0, 1]]), r"lose its derivative.*np.stack\(\[v, w\]\)"),

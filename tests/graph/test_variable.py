@@ -58,6 +58,19 @@ def test_conversions_of_one_number() -> None:
         int(graph.Variable(X))
 
 
+def test_divmod_and_powers_modulo() -> None:
+    for mine, plain in (
+        (divmod(graph.Variable(X), 0.7), divmod(X, 0.7)),
+        (divmod(2.5, graph.Variable(X)), divmod(2.5, X)),
+    ):
+        for ours, theirs in zip(mine, plain, strict=True):
+            np.testing.assert_array_equal(ours.value, theirs)
+    slopes = graph.grad(lambda v: divmod(v, 0.7)[1].sum())(X)
+    np.testing.assert_array_equal(slopes, np.ones(X.shape))
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*\* or pow\(\)"):
+        pow(graph.Variable(X), 2, 3)
+
+
 def test_equality_is_of_elements_and_hash_of_the_object() -> None:
     v, w = graph.Variable(X[0]), graph.Variable(X[0])
     assert (v == w).value.tolist() == [True, True, True]
