@@ -54,14 +54,21 @@ class Index:
 
     def __getitem__(self, key: Any) -> Any:
         """The block of an output; or, if the key has no output, the structure of the blocks of all outputs."""
-        order, keys = self._order, key if isinstance(key, tuple) else (key,)
+        order, results = self._order, self._results
+        if order == 1 and type(key) is str and (known := results.stored_at.get(key)) is not None:
+            return self._stored[known]
+        keys = key if isinstance(key, tuple) else (key,)
         if len(keys) not in (order, order + 1):
             raise BlockKeyError(f"{a_or_an(type(self).__name__)} is indexed by {self._keys}, not {key!r}")
         arguments = list(map(self._argument, keys[-order:]))
         if order > 1:  # a block is for its arguments in the order of `wrt`
-            arguments.sort(key=self._results.positions.index)
+            arguments.sort(key=results.positions.index)
         if len(keys) > order:
             return self._block(self._output(keys[0]), *arguments)
+        if order == 1 and type(key) is str and self.structure == NUMBER:
+            stored = results.blocks[0, *arguments].stored
+            if stored is not None:
+                results.stored_at[key] = stored - results.begins[1]
         return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
 
     def _block(self, *place: int) -> Any:

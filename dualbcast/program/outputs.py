@@ -69,6 +69,12 @@ class Results:
         shapes = [self.shape if shape is None else shape for shape in sums or (None,)]
         self.stores_parts = stored == list(range(len(stored))) and (self.module != "numpy" or () not in shapes)
 
+    @cached_property
+    def stored_at(self) -> dict[str, int]:
+        """The places among first partials of the blocks that are a stored array, by the names that have been asked for:
+        to find such a block anew takes longer than a kernel of few elements."""
+        return {}
+
     def value(self, outputs: Sequence[Any]) -> Any:
         """The structure that the function returns, with arrays."""
         if self._given is not None:
