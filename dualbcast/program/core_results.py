@@ -62,6 +62,18 @@ def cores_of(names: Sequence[str], structure: Structure) -> Cores:
     )
 
 
+class View(NamedTuple):
+    """A block as a view of the array that has all: where it is, the order of the axes there, and its core."""
+
+    place: tuple[slice, ...]
+    axes: tuple[int, ...]
+    core: Shape
+
+    def of(self, parts: Any, shape: Shape) -> Any:
+        """The block, whose shape begins with `shape`."""
+        return parts[self.place].transpose(self.axes).reshape(shape + self.core)
+
+
 class CoreLayout:
     """Where the results of a function with core dimensions are among the outputs of its kernel."""
 
@@ -76,11 +88,13 @@ class CoreLayout:
         # The same of derived functions, and how their new arrays lie in memory.
         self.derived: Recent[Any] = Recent()
         self.memory: Any = None
+        # The blocks that are views, by their order, the axes of the array that they are of, and the keys.
+        self.views: dict[tuple[int, int, Any], View] = {}
         self._constants: dict[int, dict[tuple[int, ...], Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy of results does not run anything.
-        return {**vars(self), "targets": {}, "derived": Recent(), "memory": None}
+        return {**vars(self), "targets": {}, "derived": Recent(), "memory": None, "views": {}}
 
     def constants(self, results: Results, order: int) -> dict[tuple[int, ...], Any]:
         """By output and arguments, the blocks that are the same for all elements of the result, which no kernel writes:
@@ -189,26 +203,36 @@ class CoreBlocks:
 
     def __getitem__(self, key: Any) -> Any:
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
+        is_kept = self.parts is not None and {*map(type, keys)} == {str}
+        view = self._layout.views.get((order, self.parts.ndim, key)) if is_kept else None
+        if view is not None:
+            return view.of(self.parts, self._results.shape)
         if len(keys) not in (order, order + 1):
             what = "[argument] or [output, argument]" if order == 1 else "two arguments, after an output or not"
             raise BlockKeyError(f"{a_or_an(type(self).__name__)} is indexed by {what}, not {key!r}")
         arguments = [self._argument(each) for each in keys[-order:]]
-        if len(keys) > order:
-            return self._block(self._output(keys[0]), *arguments)
+        if len(keys) > order or self.structure == NUMBER:
+            output = self._output(keys[0]) if len(keys) > order else 0
+            if is_kept and (output, *arguments) not in self._layout.constants(self._results, order):
+                self._layout.views[order, self.parts.ndim, key] = self._view(output, *arguments)
+            return self._block(output, *arguments)
         return self.structure.pack([self._block(output, *arguments) for output in range(self.outputs)])
+
+    def _view(self, output: int, *arguments: int) -> View:
+        layout, own, order = self._layout, self._layout.outputs[output], len(arguments)
+        columns = [slice(layout.begins[at], layout.begins[at + 1]) for at in arguments]
+        axes = (*range(order + 1, self.parts.ndim), order, *range(order))
+        return View((*columns, slice(own.first, own.first + own.size)), axes, layout.core(output, arguments))
 
     def _block(self, output: int, *arguments: int) -> Any:
         layout, results = self._layout, self._results
         own, core = layout.outputs[output], layout.core(output, arguments)
         if self.parts is not None:
-            order = len(arguments)
-            constant = layout.constants(results, order).get((output, *arguments))
+            constant = layout.constants(results, len(arguments)).get((output, *arguments))
             if constant is not None:
                 with beside((self.parts,)):
                     return results.everywhere(constant, results.signature.result_dtype, (*self.shape, *core))
-            columns = [slice(layout.begins[at], layout.begins[at + 1]) for at in arguments]
-            part = self.parts[*columns, own.first : own.first + own.size]
-            return part.transpose((*range(order + 1, part.ndim), order, *range(order))).reshape((*self.shape, *core))
+            return self._view(output, *arguments).of(self.parts, self.shape)
         flat, within = self._flat, [layout.arguments[at] for at in arguments]
         parts = [
             flat._block(at, *place) for at in range(own.first, own.first + own.size) for place in self._places(within)
