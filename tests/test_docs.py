@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONAL = ["jax", "torch"]
 FILE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The libraries without which a page's blocks do not run.
-NEEDS = {"scipy.md": ("scipy", "sympy")}
+NEEDS = {"scipy.md": ("scipy", "sympy"), "notebooks.md": ("cloudpickle",)}
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 

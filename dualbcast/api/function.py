@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Protocol, TypedDict, Unpack, cast, overload
@@ -16,9 +15,9 @@ from dualbcast.api.derivative_methods import Derivatives
 from dualbcast.api.dispatch import Dispatch, wrt_key
 from dualbcast.api.given_outputs import value_and_jacobian_into, value_arrays
 from dualbcast.api.inspection import Inspectable
+from dualbcast.api.pickling import is_pickled_by_value, reduced
 from dualbcast.api.sum_methods import Sums
 from dualbcast.errors import ArgumentError, BackendError, DualbcastError, entry_point
-from dualbcast.frontend.source_text import SourceText, origin_of
 from dualbcast.program.products import Backend, Check, Keeping, Options, checked_limit
 from dualbcast.program.results import Jacobian
 
@@ -120,15 +119,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
             return BroadcastFunction.partial, (self._origin, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
-        global_object: Any = sys.modules.get(self.__module__)
-        for part in self.__qualname__.split("."):
-            global_object = getattr(global_object, part, None)
-        if global_object is self:
-            return str(self.__qualname__)
-        origin = origin_of(self._function)
-        if origin is not None:
-            return _from_text, (*origin, self._options)
-        return functools.partial(type(self), **self._options), (self._function,)
+        return reduced(self, self._options, is_pickled_by_value(1))
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -393,8 +384,3 @@ def differentiable_broadcast(
     if function is not None and not callable(function):
         raise ArgumentError("differentiable_broadcast decorates a function; give its options by keyword")
     return functools.partial(kind, **options) if function is None else kind(function, **options)
-
-
-def _from_text(text: SourceText, name: str, options: dict[str, Any]) -> BroadcastFunction:
-    """A BroadcastFunction from a pickle."""
-    return differentiable_broadcast(text.function(name), **options)

@@ -64,13 +64,40 @@ def find_source(function: Callable[..., Any]) -> Source:
         raise CompileError(problem, _first_line_of(function.__code__), "a plain function")
     code = function.__code__
     # The text is read once, so a function that exists keeps its meaning when its file is edited.
-    node = _nodes.get((code.co_filename, code))
-    if node is None:
-        node = _nodes[code.co_filename, code] = _locate(function)
-    return Source(function, node, code.co_filename)
+    found = _found.get((code.co_filename, code))
+    if found is None:
+        found = _found[code.co_filename, code] = _arrived(code) or (_locate(function), code.co_filename)
+    return Source(function, *found)
 
 
-_nodes: dict[tuple[str, CodeType], FunctionNode] = {}
+# By the file and the code of a function, its node, and the name of the text that has it.
+_found: dict[tuple[str, CodeType], tuple[FunctionNode, str]] = {}
+# The texts of functions from other processes, by the names that they have here.
+_texts: dict[str, str] = {}
+
+
+def take_text(text: str) -> None:
+    """Look for functions in this text, too: those of another process whose code alone has come from there."""
+    import hashlib  # which takes milliseconds
+
+    name = f"<text {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]} of another process>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    _texts[name] = text
+
+
+def _arrived(code: CodeType) -> tuple[FunctionNode, str] | None:
+    """The node of a function in one of the texts that `take_text` has taken, and the name of that text."""
+    if code.co_filename == _DYNAMIC:
+        for name, text in _texts.items():
+            tree, functions = _parse(text)
+            node = _find(functions[code.co_firstlineno, code.co_name], code)
+            if node is not None and _is_current(text, tree, code):
+                return node, name
+    return None
+
+
+# The file of all code that `cloudpickle` has pickled.
+_DYNAMIC = "<dynamic-code>"
 
 
 def _locate(function: FunctionType) -> FunctionNode:
