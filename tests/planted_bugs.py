@@ -414,8 +414,8 @@ BUGS = [
     ),
     Bug(
         "upper and lower Hessian",
-        "arguments.sort(key=self._results.positions.index)",
-        "arguments.sort(key=self._results.positions.index, reverse=True)",
+        "arguments.sort(key=results.positions.index)",
+        "arguments.sort(key=results.positions.index, reverse=True)",
         "test_derivative_methods",
     ),
     Bug(
@@ -511,8 +511,8 @@ BUGS = [
     ),
     Bug(
         "source text without its options in a pickle",
-        "return _from_text, (*origin, self._options)",
-        "return _from_text, (*origin, {})",
+        "return _of_text, (kind, *origin, options)",
+        "return _of_text, (kind, *origin, {})",
         "test_source_text",
     ),
     Bug(

@@ -64,7 +64,10 @@ class Nowhere:
 
 
 NUMBERS = "real numbers"
-WHOLE = "a tuple: (a, b); a value computed from the whole array must be another argument of the call"
+WHOLE = (
+    "a tuple: (a, b); for the whole array a parameter that the decorator names in whole=; a value computed from it "
+    "must be another argument of the call"
+)
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
 NAN = "a return of nan: elements of an array cannot stop each other"
