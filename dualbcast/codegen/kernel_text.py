@@ -95,7 +95,7 @@ class KernelText:
         storage = dict(zip((*params, *stored), (*self.inputs, *outputs), strict=True))
         address = dict(zip((*params, *stored), (self._indices[which] for which in layout.which), strict=True))
         address |= {stored[position]: term for position in summed}
-        writer = Writer(self._constants, self._called, storage, address, layout.lanes)
+        writer = Writer(self._constants, self._called, storage, address, layout.lanes, self.target == "cuda")
         writer.function(function, 1)
         used = [self._indices[position] for position in layout.indexed(len(params))]
         used += [term] if term != "0" else []
@@ -143,7 +143,7 @@ class KernelText:
             return helper
 
         helper = self.helper_form(helper_of(row), names, write_callees)
-        writer = Writer(self._constants, self._called, {}, {})
+        writer = Writer(self._constants, self._called, {}, {}, 1, self.target == "cuda")
         writer.block(helper.body, 1)
         writer.line(1, f"return {writer.expression(helper.outputs[0].value)}")
         head = f"def {called}({', '.join(param.name for param in helper.params)}):"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dualbcast.errors import Location
-from dualbcast.frontend.lower import FOREVER
+from dualbcast.frontend.lower import FOREVER, INTEGER_FUNCTIONS, RANGE_STOP
 from dualbcast.ir.nodes import (
     NOWHERE,
     Array,
@@ -114,6 +114,8 @@ class Writer:
     storage: dict[str, str]  # the dtype that each array is stored as
     address: dict[str, str]  # the index of each array's element
     lanes: int = 1  # how many neighbouring elements are computed
+    # Whether the operators of the target's integers leave cases undefined, so that functions take their place.
+    has_integer_functions: bool = False
     lines: list[tuple[str, Location | None]] = field(default_factory=list)
 
     def line(self, depth: int, text: str, where: Location | None = None) -> None:
@@ -164,6 +166,8 @@ class Writer:
                     self._while(stmt, depth)
                 case For():
                     bounds = [self.expression(expr) for expr in (stmt.start, stmt.stop, stmt.step)]
+                    if self.has_integer_functions and _may_be_too_long(stmt):
+                        bounds[1] = f"{RANGE_STOP}({', '.join(bounds)})"
                     if bounds[2] == "1":
                         bounds = bounds[1:2] if bounds[0] == "0" else bounds[:2]
                     self.line(depth, f"for {stmt.target.name} in range({', '.join(bounds)}):", stmt.location)
@@ -267,7 +271,7 @@ class Writer:
         match op:
             case Op(name="read", args=(Array(name=array) as whole, place)):
                 return self._element(whole, array, self.expression(place))
-            case Op(name=name, args=args) if name in _INFIX:
+            case Op(name=name, args=args) if name in _INFIX and not (self.has_integer_functions and _may_wrap(op)):
                 sign, strength = _INFIX[name]
                 left = self.expression(args[0], strength + (strength == 4))
                 # Operators are left-associative, and a + (b + c) is not (a + b) + c.
@@ -282,7 +286,8 @@ class Writer:
                 if self.constants.dtype == "float32":
                     return self._parts(arg)
                 return f"float64(float32({self.expression(arg)}))", _ATOM
-        function = {"to_float": self.constants.dtype, "to_int": "int64", **self.called}.get(op.name, op.name)
+        named = {"to_float": self.constants.dtype, "to_int": "int64", **INTEGER_FUNCTIONS, **self.called}
+        function = named.get(op.name, op.name)
         return f"{function}({', '.join(map(self.expression, op.args))})", _ATOM
 
     def _element(self, load: Load | Array, name: str, index: str) -> tuple[str, int]:
@@ -301,6 +306,24 @@ class Writer:
             return f"{text} != 0", 4
         wanted = "int64" if load.kind == "int" else self.constants.dtype
         return (text if storage == wanted else f"{wanted}({text})"), _ATOM
+
+
+def _may_wrap(op: Op) -> bool:
+    """Whether an operation of integers has operands for which the operator may be undefined on a target."""
+    if op.kind != "int" or op.name not in INTEGER_FUNCTIONS:
+        return False
+    match op.name, op.args[1]:
+        case "floordiv", Const(value=divisor):
+            return divisor == -1
+        case "shl" | "shr", Const(value=places):
+            return not 0 <= places < 64
+    return True
+
+
+def _may_be_too_long(loop: For) -> bool:
+    """Whether a difference of a loop's bounds may be beyond the range of integers."""
+    begins_at_zero = loop.start == Const(0, "int") and loop.step == Const(1, "int")
+    return not begins_at_zero and not (isinstance(loop.start, Const) and isinstance(loop.stop, Const))
 
 
 def _group_loads(block: Block, lanes: int) -> Iterator[tuple[Stmt, ...]]:

@@ -37,7 +37,12 @@ from dualbcast.rules.table import CUSTOMS, RULES, Custom, Rule
 
 # Names that the emitted text uses itself; a user's variable of such a name gets a number.
 FOREVER = "forever"
+# Functions in place of the operators of integers, and one for the end of a range.
+RANGE_STOP = "range_stop"
+INTEGER_FUNCTIONS = {name: f"int_{name}" for name in ("add", "sub", "mul", "floordiv", "shl", "shr")}
 RESERVED = frozenset(keyword.kwlist) | {
+    RANGE_STOP,
+    *INTEGER_FUNCTIONS.values(),
     FOREVER,
     *("float32", "float64", "int64", "uint8", "range", "quotient"),
     *("divided", "base_logarithm", "muladd", "mulsub", "submul"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from corpus import CORPUS, Case
 from suites import sampled
 
 from dualbcast import differentiable_broadcast
+from dualbcast.frontend.lower import INTEGER_FUNCTIONS, RANGE_STOP
 from dualbcast.kernel_spec import Layout
 from dualbcast.program.pipeline import elements_a_thread, kernel_source
 from dualbcast.runtime import interpreter
@@ -59,6 +61,12 @@ HALF = {
     "store_float16": lambda p, k, value: p.__setitem__(k, to_half(value)),
 }
 
+# Of NumPy's integers, which wrap around.
+WHOLE: dict[str, Callable[..., Any]] = {
+    function: getattr(operator, {"shl": "lshift", "shr": "rshift"}.get(name, name))
+    for name, function in INTEGER_FUNCTIONS.items()
+} | {RANGE_STOP: lambda _start, stop, _step: stop}
+
 
 def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.ndarray[Any, Any]]:
     """The outputs of a call, from the text of its CUDA kernel run as Python, thread by thread."""
@@ -68,7 +76,7 @@ def run(call: Any, lanes: int, fastmath: bool = False, **free: Any) -> list[np.n
     source = kernel_source(
         spec.product.forward, layout, spec.signature.compute, spec.signature.storages, dtypes, "cuda", "", fastmath
     )
-    namespace = interpreter.namespace(source.dtype) | WIDE | HALF | free
+    namespace = interpreter.namespace(source.dtype) | WIDE | HALF | WHOLE | free
     exec(source.text, namespace)
     outputs = [np.zeros(planned.geometry.total, dtype) for dtype in spec.dtypes]
     memory = [array.reshape(-1) for array in (*call.plan.operands.arrays, *outputs)]

@@ -145,3 +145,16 @@ def test_the_page_has_this_table() -> None:
     found = re.search(r"PyTorch (\S+) and JAX (\S+) give", text)
     assert found
     assert found.groups() == (VERSIONS["torch"], VERSIONS["jax"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [math.hypot, math.atan2])
+@pytest.mark.parametrize("other", [0.0, -0.0, 1e-300, 1.0, -INF])
+def test_slopes_beside_nan_are_nan(function: Call, other: float, dtype: str) -> None:
+    compiled = differentiable_broadcast(lambda a, b: function(a, b))
+    # So many that vectors are computed, too.
+    nan, number = np.full(37, NAN, dtype), np.full(37, other, dtype)
+    for point in ((nan, number), (number, nan)):
+        jacobian = compiled.jacobian(*point)
+        for name in "ab":
+            assert np.isnan(jacobian[name]).all()

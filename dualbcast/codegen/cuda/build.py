@@ -20,9 +20,11 @@ from dualbcast import disk_cache
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
 from dualbcast.codegen.cuda.occupancy import roomier
+from dualbcast.codegen.llvm.operators import OPERATIONS
 from dualbcast.codegen.mathlib.primitives import Emit
 from dualbcast.codegen.values import TYPES, Value
 from dualbcast.errors import BackendError, DualbcastError, MissingDependencyError, kernel_fault
+from dualbcast.frontend.lower import INTEGER_FUNCTIONS, RANGE_STOP
 from dualbcast.kernel_spec import KernelSource
 
 # What `fastmath` replaces in float32, as nvcc's --use_fast_math does, by instructions of the hardware: with a factor of
@@ -207,7 +209,11 @@ def _namespace(source: KernelSource, cc: tuple[int, int], fast: bool) -> dict[st
     is_single = source.dtype == "float32"
     namespace = {name[:-1]: each for name, each in library.items() if name[-1] == "f"} if is_single else dict(library)
     namespace |= {"float32": np.float32, "float64": np.float64, "int64": np.int64, "uint8": np.uint8}
-    single, bits = types.float32, types.uint16
+    whole, single, bits = types.int64, types.float32, types.uint16
+    # Numba promises LLVM that no sum overflows, and leaves other cases of its integers' operators undefined.
+    for name, function in INTEGER_FUNCTIONS.items():
+        namespace[function] = _intrinsic(OPERATIONS[name], whole, whole, whole)
+    namespace[RANGE_STOP] = _intrinsic(_range_stop, whole, whole, whole, whole)
     if fast:
         for name, (before, instruction, after) in _FAST.items():
             namespace[name] = _intrinsic(partial(_approximate, before, instruction, after), single, single)
@@ -239,6 +245,16 @@ def _accesses(read: Any, written: Any) -> tuple[Callable[..., Any], Callable[...
     return load, store
 
 
+def _range_stop(start: Value, stop: Value, step: Value) -> Value:
+    """A stop that gives a range the same numbers, and whose distance from the start is an integer: where that wraps
+    around, Numba takes a range without numbers for one of nearly 2**63. What is farther away is cut off."""
+    longest = 2**63 - 1
+    ahead, behind = stop - start, start - stop
+    upwards = (start < stop).choose((ahead < 0).choose(ahead.constant(longest), ahead), 0)
+    downwards = (stop < start).choose((behind < 0).choose(behind.constant(longest), behind), 0)
+    return (step > 0).choose(start + upwards, start - downwards)
+
+
 def _approximate(before: float, instruction: str, after: float, x: Value) -> Value:
     """The result of a row of `_FAST`."""
     return _assembly(instruction, x * before) * after
@@ -255,7 +271,7 @@ def _assembly(instruction: str, *arguments: Value, kind: ir.Type = TYPES["float3
 
 
 def _intrinsic(write: Emit, result: Any, *kinds: Any) -> Any:
-    """A function of one number or two for Numba-CUDA, which `write` writes in LLVM IR."""
+    """A function of one to three numbers for Numba-CUDA, which `write` writes in LLVM IR."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Sequence[Any]) -> Any:
         return write(*[Value(builder, argument) for argument in arguments]).value
@@ -266,7 +282,10 @@ def _intrinsic(write: Emit, result: Any, *kinds: Any) -> Any:
     def of_two(_typing: Any, _x: Any, _y: Any) -> Any:
         return result(*kinds), generate
 
-    return _compiler("numba.cuda.extending").intrinsic(of_one if len(kinds) == 1 else of_two)
+    def of_three(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
+        return result(*kinds), generate
+
+    return _compiler("numba.cuda.extending").intrinsic((of_one, of_two, of_three)[len(kinds) - 1])
 
 
 @lru_cache

@@ -238,7 +238,8 @@ def _by_sides(x: Value, y: Value) -> tuple[Value, Value, Value]:
     a, b = absolute(x), absolute(y)
     is_first = a >= b
     longer = is_first.choose(a, b)
-    ratio = (longer == 0.0).choose(x.constant(0.0), is_first.choose(b, a) / longer)
+    # Of 0 and NaN the one chosen as the longer may be 0, while their sum is NaN.
+    ratio = (a + b == 0.0).choose(x.constant(0.0), is_first.choose(b, a) / longer)
     return longer, ratio, 1.0 / intrinsic("sqrt", fma(ratio, ratio, 1.0))
 
 
