@@ -11,6 +11,7 @@ from functools import partial, reduce
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
+from dualbcast.frontend.records import as_record, is_captured_dataclass, of_one_class
 from dualbcast.frontend.values import (
     Bindings,
     Closure,
@@ -231,11 +232,14 @@ def unify(
     """One value for several paths: it is `values[i]` after path i has done `copies[i]`, to which assignments are added.
 
     Messages call it `shown`. With `raised` it is what a loop carries: every number in it becomes a variable, of the
-    kind there if it is wider.
+    kind there if it is wider, and a captured dataclass object that is named there becomes a record.
     """
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
         return first
+    if raised is None or name in raised:
+        values = of_one_class(env, values)
+        first = values[0]
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
     if conflict is None and unassigned and name == Key.RESULT:
@@ -302,7 +306,7 @@ def zeros_like(value: Value) -> Value:
 
 
 class KindRaised(Exception):
-    """A loop-carried name must hold a wider kind, so the loop is lowered again."""
+    """A loop-carried name must hold a wider kind, or a record, so the loop is lowered again."""
 
     def __init__(self, path: str, kind: Kind) -> None:
         self.path, self.kind = path, kind
@@ -322,6 +326,10 @@ def conform(
         if kind != target.kind:
             raise KindRaised(path, kind)
         copies.append((target, convert(value, kind)))
+    elif isinstance(target, Record) and is_captured_dataclass(value) and isinstance(as_record(env, value), Record):
+        conform(env, path, target, as_record(env, value), copies, node, shown)
+    elif is_captured_dataclass(target) and isinstance(as_record(env, target), Record):
+        raise KindRaised(path, "bool")  # the numbers in its fields have paths, and kinds, of their own
     elif isinstance(target, Record) and isinstance(value, Record) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
             own = _part_of(shown or path, target, position)
