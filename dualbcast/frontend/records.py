@@ -1,12 +1,16 @@
-"""Dataclass objects that a function captures, as records of their fields."""
+"""Values that are to merge or to be compared, as records of one class: captured dataclass objects, and numbers beside
+complex ones.
+"""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Static, Value
+from dualbcast.frontend.values import Record, Static, Value, is_complex
+from dualbcast.ir.nodes import ZERO, Atom, Const, Var
 from dualbcast.rules.guards import Capture
 
 
@@ -41,9 +45,22 @@ def as_record(env: Environment, value: Value, node: ast.AST | None = None) -> Va
 
 
 def of_one_class(env: Environment, values: list[Value]) -> list[Value]:
-    """Values that are to merge or to be compared: captured dataclass objects become records if all are of one class."""
+    """Values that are to merge or to be compared, as records where that makes them alike.
+
+    Captured dataclass objects become records if all are of one class, and numbers become complex beside complex ones.
+    """
+    if any(map(is_complex, values)) and all(isinstance(value, Atom) or is_complex(value) for value in values):
+        return [as_complex(value) for value in values]
     kinds = {class_of(value) for value in values}
     return values if len(kinds) > 1 or kinds == {None} else [as_record(env, value) for value in values]
+
+
+def as_complex(value: Value) -> Value:
+    """A real number as a complex one; any other value as it is."""
+    if not isinstance(value, Const | Var):
+        return value
+    real = Const(float(value.value), "float") if isinstance(value, Const) else value
+    return Record(Complex, (real, ZERO), Complex.fields)
 
 
 def class_of(value: Value) -> type | None:
