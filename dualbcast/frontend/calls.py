@@ -29,6 +29,7 @@ from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
 from dualbcast.frontend.made_records import make_record
+from dualbcast.frontend.source import positional_parameters
 from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
 from dualbcast.ir.nodes import Const
 from dualbcast.ir.simplification import number
@@ -279,6 +280,26 @@ def _name_of(function: Any) -> str:
 def _module_of(function: Any) -> str:
     """The name of the module that defines a callable; a ufunc has none of its own."""
     return getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
+
+
+# --- the methods of parent classes -----------------------------------------------------------------------------------
+
+
+@register(BUILTINS, super)
+def _super(env: Environment, node: ast.Call, *given: Value) -> Static:
+    """`super()` in a method, or `super(Class, self)`: the object's attributes after those of the class."""
+    kind, owner = given if len(given) == 2 else (None, None)
+    if not given:
+        cell, parameters = env.frame.source.capture("__class__"), positional_parameters(env.frame.node.args)
+        kind = Static(cell.value) if cell is not None else None
+        owner = env.frame.bindings.get(parameters[0].arg) if parameters else None
+    if not isinstance(kind, Static) or not isinstance(kind.object, type):
+        env.fail(node, "super() belongs in a method of a class", "the parent class by name: Parent.method(self, x)")
+    if not isinstance(owner, Static):
+        problem = "super() is for objects that exist when the kernel is compiled"
+        problem += f", and this one is {describe(owner)} that the kernel makes" if owner is not None else ""
+        env.fail(node, problem, f"the parent class by name, such as {kind.object.__mro__[1].__name__}.method(self)")
+    return Static(env.evaluate(node, super, kind.object, owner.object))
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
