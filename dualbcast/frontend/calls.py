@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dualbcast import errors
+from dualbcast import errors, tables
 from dualbcast.errors import CompileError
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
@@ -30,8 +30,19 @@ from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, 
 from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
 from dualbcast.frontend.made_records import make_record
 from dualbcast.frontend.source import positional_parameters
-from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
-from dualbcast.ir.nodes import Const
+from dualbcast.frontend.values import (
+    Arguments,
+    Derived,
+    Keywords,
+    Operator,
+    Partial,
+    Record,
+    Static,
+    Value,
+    Whole,
+    describe,
+)
+from dualbcast.ir.nodes import Atom, Const
 from dualbcast.ir.simplification import number
 from dualbcast.rules import library
 from dualbcast.rules.guards import Capture
@@ -200,6 +211,8 @@ def _call_wrapped(env: Environment, function: Any, node: ast.Call, *args: Value)
 
 def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a Python function; an error in Python's library or this package is reported at the call."""
+    if function.__module__ == tables.__name__ and not function.__name__.startswith("_"):
+        _require_whole(env, function, arguments, node)
     try:
         return inline(env, function, arguments, node)
     except CompileError as error:
@@ -210,6 +223,23 @@ def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, 
         if not function.__code__.co_filename.startswith(_PACKAGE):
             instead = "a function of your own that computes it"
         env.fail(node, f"in {function.__name__}(): {error.message}", instead)
+
+
+def _require_whole(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> None:
+    """An error if a table is no whole array, since the places in it are computed."""
+    try:
+        given = _signature(function).bind(*arguments.args, **arguments.keywords).arguments
+    except TypeError:
+        return  # said elsewhere
+    for name, parameter in _signature(function).parameters.items():
+        table = given.get(name)
+        if parameter.annotation == "Any" and table is not None and not isinstance(table, Whole):
+            shown = "one element of an array" if isinstance(table, Atom) else describe(table)
+            env.fail(
+                node,
+                f"{_name_of(function)}() reads its {name} at places that are computed, and this is {shown}",
+                'a parameter for the table, and that in whole= of the decorator: whole=("xp", "fp")',
+            )
 
 
 def _call_builtin(
