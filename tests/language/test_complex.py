@@ -375,3 +375,15 @@ def test_a_name_may_be_real_on_some_paths(program: Any) -> None:
     assert_near(value, [program(*point) for point in points], 1e-14)
     h = 1e-6
     assert_near(jacobian["x"], [(program(a + h, b) - program(a - h, b)) / (2 * h) for a, b in points], 1e-8)
+
+
+def test_parts_of_real_numbers() -> None:
+    """A number that is real has parts, too, so that code for complex numbers takes it."""
+    power = differentiable_broadcast(lambda z: (z * z.conjugate()).real + z.imag)
+    x = np.array([0.5, -2.0])
+    value, jacobian = power.value_and_jacobian(x)
+    np.testing.assert_array_equal(value, x * x)
+    np.testing.assert_array_equal(jacobian["z"], 2 * x)
+    counted = differentiable_broadcast(lambda n, x: (x > 0).real + n.real + n.imag)(np.array([3, 4]), x)
+    np.testing.assert_array_equal(counted, [4, 4])
+    assert counted.dtype == np.int64
