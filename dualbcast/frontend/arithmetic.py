@@ -9,6 +9,7 @@ from types import FunctionType
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.records import are_compared, class_of, is_captured_dataclass, of_one_class
 from dualbcast.frontend.values import (
     Arguments,
     Keywords,
@@ -87,7 +88,7 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     """
     if is_complex(value) and not all(map(is_number, args)):
         return None
-    method = getattr(value.python_type, name, None) if isinstance(value, Record) else None
+    method = getattr(class_of(value), name, None)
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
@@ -271,6 +272,13 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
         return binary("eq", env, node, left, right)
     if is_array(left) or is_array(right):
         env.fail(node, "arrays are compared element by element", "np.all(a == b)")
+    if all(isinstance(side, Record) or is_captured_dataclass(side) for side in (left, right)):
+        test = _own_equality(env, left, right, node)
+        if test is not None:
+            return test
+        records = of_one_class(env, [left, right])
+        if isinstance(records[0], Record) and are_compared(records[0]) is not None:
+            left, right = records
     if isinstance(left, Record) and isinstance(right, Record):
         return _equal_items(env, left, right, node)
     for value, other in ((left, right), (right, left)):
@@ -286,14 +294,26 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
 
 
-def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
+def _own_equality(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom | None:
+    """`left == right` by an `__eq__` that the author of one of the classes has written; None if there is none."""
     for one, two in ((left, right), (right, left)):
         own = call_method(env, one, "__eq__", two, node=node)
         if own is not None:
             return truth(env, node, own)
+    return None
+
+
+def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
     if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
-    return chain(env, "and", (equal(env, a, b, node) for a, b in zip(left, right, strict=True)), node)
+    compared = are_compared(left)
+    if compared is None:
+        name = left.python_type.__name__
+        env.fail(
+            node, f"objects of {name} are compared by identity, which a kernel does not know", f"eq=True in {name}"
+        )
+    pairs = (pair for pair, is_compared in zip(zip(left, right, strict=True), compared, strict=True) if is_compared)
+    return chain(env, "and", (equal(env, a, b, node) for a, b in pairs), node)
 
 
 def select(env: Environment, test: Atom, then: Atom, orelse: Atom, node: ast.AST) -> Atom:

@@ -10,14 +10,14 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from dualbcast import errors
-from dualbcast.errors import CompileError, a_or_an
+from dualbcast import errors, tables
+from dualbcast.errors import CompileError
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
 from dualbcast.frontend.arrays.array_functions import MAKERS, OF_ARRAYS
@@ -26,10 +26,23 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import items_of
-from dualbcast.frontend.inlining import bind, count, frame_of_call, in_order, inline, lower_call
+from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import REDUCTIONS, reduce_generator
-from dualbcast.frontend.values import Arguments, Derived, Keywords, Operator, Partial, Record, Static, Value, describe
-from dualbcast.ir.nodes import Const
+from dualbcast.frontend.made_records import make_record
+from dualbcast.frontend.source import positional_parameters
+from dualbcast.frontend.values import (
+    Arguments,
+    Derived,
+    Keywords,
+    Operator,
+    Partial,
+    Record,
+    Static,
+    Value,
+    Whole,
+    describe,
+)
+from dualbcast.ir.nodes import Atom, Const
 from dualbcast.ir.simplification import number
 from dualbcast.rules import library
 from dualbcast.rules.guards import Capture
@@ -107,7 +120,7 @@ def _call_object(env: Environment, callee: Static, arguments: Arguments, node: a
             env, Static(function.__func__), arguments.after(Arguments((Static(function.__self__),))), node
         )
     if isinstance(function, type) and (dataclasses.is_dataclass(function) or hasattr(function, "_field_defaults")):
-        return _make_record(env, function, arguments, node)
+        return make_record(env, function, arguments, node)
     if not isinstance(function, FunctionType):
         result = _call_wrapper(env, function, arguments, node)
         if result is not None:
@@ -198,6 +211,8 @@ def _call_wrapped(env: Environment, function: Any, node: ast.Call, *args: Value)
 
 def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a Python function; an error in Python's library or this package is reported at the call."""
+    if function.__module__ == tables.__name__ and not function.__name__.startswith("_"):
+        _require_whole(env, function, arguments, node)
     try:
         return inline(env, function, arguments, node)
     except CompileError as error:
@@ -208,6 +223,23 @@ def _inline_any(env: Environment, function: FunctionType, arguments: Arguments, 
         if not function.__code__.co_filename.startswith(_PACKAGE):
             instead = "a function of your own that computes it"
         env.fail(node, f"in {function.__name__}(): {error.message}", instead)
+
+
+def _require_whole(env: Environment, function: FunctionType, arguments: Arguments, node: ast.Call) -> None:
+    """An error if a table is no whole array, since the places in it are computed."""
+    try:
+        given = _signature(function).bind(*arguments.args, **arguments.keywords).arguments
+    except TypeError:
+        return  # said elsewhere
+    for name, parameter in _signature(function).parameters.items():
+        table = given.get(name)
+        if parameter.annotation == "Any" and table is not None and not isinstance(table, Whole):
+            shown = "one element of an array" if isinstance(table, Atom) else describe(table)
+            env.fail(
+                node,
+                f"{_name_of(function)}() reads its {name} at places that are computed, and this is {shown}",
+                'a parameter for the table, and that in whole= of the decorator: whole=("xp", "fp")',
+            )
 
 
 def _call_builtin(
@@ -280,58 +312,24 @@ def _module_of(function: Any) -> str:
     return getattr(function, "__module__", None) or ("numpy" if isinstance(function, np.ufunc) else "")
 
 
-# --- named tuples and dataclasses ------------------------------------------------------------------------------------
+# --- the methods of parent classes -----------------------------------------------------------------------------------
 
 
-def _make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AST) -> Record:
-    """`kind(*args, **keywords)`."""
-    by_keyword: list[str] = []
-    defaults: dict[str, Any]
-    if dataclasses.is_dataclass(kind):
-        every = dataclasses.fields(kind)
-        fields = tuple(field.name for field in every)
-        by_keyword = [field.name for field in every if field.kw_only]
-        defaults = {field.name: field.default for field in every if field.default is not dataclasses.MISSING}
-        params = kind.__dict__.get("__dataclass_params__")
-        is_plain = params and params.init and not hasattr(kind, "__post_init__") and all(field.init for field in every)
-    else:
-        fields, defaults = tuple(getattr(kind, "_fields", ())), getattr(kind, "_field_defaults", {})
-        scope = getattr(kind.__new__, "__globals__", {})
-        inits = any("__init__" in vars(base) for base in kind.__mro__[:-2])
-        is_plain = not inits and str(scope.get("__name__")).startswith("namedtuple_")
-    if not is_plain:
-        problem = f"making {a_or_an(kind.__name__)} runs code of its own (__init__, __new__ or __post_init__)"
-        instead = "a class that holds its fields, and a function that makes it"
-        env.fail(node, f"{problem}, which a kernel cannot run", instead)
-    _require_fields(env, kind, fields, arguments.keywords, node)
-    positional = [name for name in fields if name not in by_keyword]
-    names = [[ast.arg(name) for name in part] for part in (positional, by_keyword)]
-    spec = ast.arguments([], names[0], None, names[1], [None for _ in by_keyword], None, [])
-    lacking = fields if by_keyword else fields[len(arguments.args) :]
-    known = {name: env.known(held(defaults[name], f"{kind.__name__}.{name}")) for name in lacking if name in defaults}
-    usable = {name: value for name, value in known.items() if value is not None}
-    bindings = bind(env, spec, kind.__name__, arguments, usable, node)
-    return Record(kind, (bindings[name] for name in fields), fields)
-
-
-def _require_fields(env: Environment, kind: type, fields: tuple[str, ...], names: Iterable[str], node: ast.AST) -> None:
-    for name in names:
-        if name not in fields:
-            env.fail(node, f"{kind.__name__} has no field {name}", f"one of {', '.join(fields)}")
-
-
-@register(BUILTINS, functools.partial)
-def _partial(env: Environment, node: ast.Call, function: Value, /, *args: Value, **keywords: Value) -> Value:  # noqa: ARG001
-    return Partial(function, Arguments(args, keywords))
-
-
-@register(BUILTINS, dataclasses.replace)
-def _replace_fields(env: Environment, node: ast.Call, record: Value, /, **keywords: Value) -> Record:
-    """The record with some fields changed: `dataclasses.replace`, and `_replace` of a named tuple."""
-    if not isinstance(record, Record) or not record.fields:
-        env.fail(node, f"the fields of {describe(record)} cannot be replaced", "a named tuple or a dataclass")
-    _require_fields(env, record.python_type, record.fields, keywords, node)
-    return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))
+@register(BUILTINS, super)
+def _super(env: Environment, node: ast.Call, *given: Value) -> Static:
+    """`super()` in a method, or `super(Class, self)`: the object's attributes after those of the class."""
+    kind, owner = given if len(given) == 2 else (None, None)
+    if not given:
+        cell, parameters = env.frame.source.capture("__class__"), positional_parameters(env.frame.node.args)
+        kind = Static(cell.value) if cell is not None else None
+        owner = env.frame.bindings.get(parameters[0].arg) if parameters else None
+    if not isinstance(kind, Static) or not isinstance(kind.object, type):
+        env.fail(node, "super() belongs in a method of a class", "the parent class by name: Parent.method(self, x)")
+    if not isinstance(owner, Static):
+        problem = "super() is for objects that exist when the kernel is compiled"
+        problem += f", and this one is {describe(owner)} that the kernel makes" if owner is not None else ""
+        env.fail(node, problem, f"the parent class by name, such as {kind.object.__mro__[1].__name__}.method(self)")
+    return Static(env.evaluate(node, super, kind.object, owner.object))
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import builtins
 import dataclasses
 import enum
 import inspect
+import operator
 import types
 from collections.abc import Iterable
 from functools import partial
@@ -29,8 +30,8 @@ from dualbcast.frontend.values import (
     Whole,
     describe,
 )
-from dualbcast.ir.nodes import Atom, Const, Var
-from dualbcast.ir.simplification import number
+from dualbcast.ir.nodes import Atom, Const, Kind, Var
+from dualbcast.ir.simplification import number, zero
 from dualbcast.rules.guards import ABSENT, Capture
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.
@@ -168,6 +169,11 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
         return _attribute_of_record(env, base, node)
     if isinstance(base, Whole):
         return whole_arrays.attribute(env, base, node.attr, node)
+    if isinstance(base, Atom) and node.attr in ("real", "imag"):
+        kind: Kind = "int" if base.kind == "bool" else base.kind
+        return env.convert(base, kind, node) if node.attr == "real" else zero(kind)
+    if isinstance(base, Atom) and node.attr == "conjugate":
+        return Partial(Static(operator.pos), Arguments((base,)))
     if isinstance(base, Atom):
         env.fail(
             node,

@@ -21,8 +21,20 @@ from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, short_circuit
 from dualbcast.frontend.source import assigned_names, local_names
-from dualbcast.frontend.values import Bindings, Copies, Edge, Key, Loop, Range, Record, Unassigned, Unrolled, Value
-from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Kind, Stmt, Var, While
+from dualbcast.frontend.values import (
+    Bindings,
+    Copies,
+    Edge,
+    Key,
+    Loop,
+    Raised,
+    Range,
+    Record,
+    Unassigned,
+    Unrolled,
+    Value,
+)
+from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Stmt, Var, While
 
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
@@ -232,7 +244,7 @@ def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
 
 def _loop(env: Environment, stmt: ast.For | ast.While, over: Range | None) -> bool:
     """Lower a loop, and again from the start whenever an iteration widens the kind of a carried name."""
-    raised: dict[str, Kind] = {}
+    raised: dict[str, Raised] = {}
     restore = env.snapshot()
     while True:
         try:
@@ -242,7 +254,7 @@ def _loop(env: Environment, stmt: ast.For | ast.While, over: Range | None) -> bo
             raised[wider.path] = wider.kind
 
 
-def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, raised: dict[str, Kind]) -> bool:
+def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, raised: dict[str, Raised]) -> bool:
     frame, outer, where, initial = env.frame, env.block, env.locate(stmt), env.frame.bindings
     loop = _start(env, stmt, raised)
     pre: list[Stmt] = []
@@ -290,7 +302,7 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
     return bool(loop.breaks) if is_endless else paths.statements(env, stmt.orelse)
 
 
-def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Kind]) -> Loop:
+def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Raised]) -> Loop:
     """A loop with the bindings at the start of an iteration: the names that it assigns are variables."""
     before: Copies = []
     bindings, names, carried = env.frame.bindings, assigned_names([stmt]), {}

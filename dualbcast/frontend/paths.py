@@ -6,11 +6,13 @@ If paths that merge bind a name to different numbers, the name becomes a variabl
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
+from typing import cast
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
+from dualbcast.frontend.records import as_complex, as_record, is_captured_dataclass, of_one_class
 from dualbcast.frontend.values import (
     Bindings,
     Closure,
@@ -18,6 +20,7 @@ from dualbcast.frontend.values import (
     Edge,
     Key,
     Loop,
+    Raised,
     Record,
     Static,
     Unassigned,
@@ -25,6 +28,7 @@ from dualbcast.frontend.values import (
     Value,
     are_alike,
     describe,
+    is_complex,
     same,
 )
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
@@ -226,16 +230,19 @@ def unify(
     values: list[Value],
     copies: list[Copies],
     shown: str = "",
-    raised: dict[str, Kind] | None = None,
+    raised: Mapping[str, Raised] | None = None,
 ) -> Value:
     """One value for several paths: it is `values[i]` after path i has done `copies[i]`, to which assignments are added.
 
     Messages call it `shown`. With `raised` it is what a loop carries: every number in it becomes a variable, of the
-    kind there if it is wider.
+    kind there if it is wider, and a captured dataclass object becomes a record, or a number complex, if it says so.
     """
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
         return first
+    if raised is None or raised.get(name) in ("record", "complex"):
+        values = of_one_class(env, values if raised is None else [as_complex(value) for value in values])
+        first = values[0]
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
     if conflict is None and unassigned and name == Key.RESULT:
@@ -247,7 +254,8 @@ def unify(
     numbers = [value for value in values if isinstance(value, Atom)]
     if len(numbers) == len(values):
         kinds = [value.kind for value in numbers]
-        kind = reduce(join, [*kinds, raised[name]] if raised and name in raised else kinds)
+        wider = raised.get(name) if raised else None
+        kind = reduce(join, kinds if wider is None or wider in ("complex", "record") else [*kinds, cast(Kind, wider)])
         target = Var(env.names.fresh(_base(name)), kind)
         for path_copies, number in zip(copies, numbers, strict=True):
             path_copies.append((target, convert(number, kind)))
@@ -302,9 +310,9 @@ def zeros_like(value: Value) -> Value:
 
 
 class KindRaised(Exception):
-    """A loop-carried name must hold a wider kind, so the loop is lowered again."""
+    """A loop-carried name must hold a wider kind, a complex number or a record, so the loop is lowered again."""
 
-    def __init__(self, path: str, kind: Kind) -> None:
+    def __init__(self, path: str, kind: Raised) -> None:
         self.path, self.kind = path, kind
 
 
@@ -322,6 +330,14 @@ def conform(
         if kind != target.kind:
             raise KindRaised(path, kind)
         copies.append((target, convert(value, kind)))
+    elif isinstance(target, Record) and is_captured_dataclass(value) and isinstance(as_record(env, value), Record):
+        conform(env, path, target, as_record(env, value), copies, node, shown)
+    elif is_captured_dataclass(target) and isinstance(as_record(env, target), Record):
+        raise KindRaised(path, "record")
+    elif isinstance(target, Var) and is_complex(value):
+        raise KindRaised(path, "complex")
+    elif is_complex(target) and isinstance(value, Atom):
+        conform(env, path, target, as_complex(value), copies, node, shown)
     elif isinstance(target, Record) and isinstance(value, Record) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
             own = _part_of(shown or path, target, position)

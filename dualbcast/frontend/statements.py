@@ -15,6 +15,7 @@ from dualbcast.frontend.messages import words
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, in_order, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
+from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import Bindings, Key, Record, Static, Unrolled, Value, describe, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
@@ -251,6 +252,7 @@ def _of_class(env: Environment, pattern: ast.MatchClass, value: Value, bound: Bi
         env.fail(pattern, f"{kind.object.__name__} has {len(names)} positional parts, not {len(pattern.patterns)}")
     named = [*zip(names, pattern.patterns, strict=False), *zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True)]
     items: list[tuple[ast.pattern, Value]] = []
+    value = as_record(env, value, pattern)
     for name, part in named:
         if not isinstance(value, Record) or name not in value.fields:
             env.fail(part, f"{describe(value)} has no field {name}")

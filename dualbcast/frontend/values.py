@@ -9,14 +9,14 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
-from dualbcast.ir.nodes import Array, Atom, Const, Expr, Stmt, Var
+from dualbcast.ir.nodes import Array, Atom, Const, Expr, Kind, Stmt, Var
 
 
 class Key:
@@ -304,6 +304,10 @@ def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ..
         return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
 
     return part(())
+
+
+# What a name that a loop carries must hold: a kind of number, or what is made of numbers.
+Raised = Kind | Literal["complex", "record"]
 
 
 def is_complex(value: Value) -> bool:

@@ -89,6 +89,7 @@ from dualbcast.graph.explain import explain as explain
 from dualbcast.graph.indexing import scatter as scatter
 from dualbcast.graph.indexing import take as take
 from dualbcast.graph.indexing import take_along_axis as take_along_axis
+from dualbcast.graph.linalg.products import diag as diag
 from dualbcast.graph.linalg.products import diagonal as diagonal
 from dualbcast.graph.linalg.products import dot as dot
 from dualbcast.graph.linalg.products import einsum as einsum

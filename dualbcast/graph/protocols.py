@@ -218,6 +218,16 @@ def _angle(z: Any, deg: bool = False) -> Variable:
     return angles * (180.0 / math.pi) if deg else angles
 
 
+def _column_stack(tup: Any) -> Variable:
+    columns = [constant(each) for each in tup]
+    return shapes.concat([shapes.reshape(each, (-1, 1)) if each.ndim < 2 else each for each in columns], axis=1)
+
+
+def _ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Variable:
+    a = constant(a)
+    return reductions.max(a, axis=axis, keepdims=keepdims) - reductions.min(a, axis=axis, keepdims=keepdims)
+
+
 _PHASE = differentiable_broadcast(lambda z: np.angle(z))
 _PHASE_OF_REAL = differentiable_broadcast(lambda x: np.arctan2(0.0, x))
 
@@ -251,6 +261,8 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.concatenate: shapes.concat,
     np.vstack: _vstack,
     np.hstack: _hstack,
+    np.column_stack: _column_stack,
+    np.ptp: _ptp,
     np.split: lambda ary, indices_or_sections, axis=0: list(shapes.split(ary, indices_or_sections, axis)),
     np.where: _where,
     np.clip: _clip,

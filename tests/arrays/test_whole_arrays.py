@@ -545,3 +545,19 @@ def test_integers_have_no_cotangents_in_an_array() -> None:
     for given in (gradients, function.vjp(x, t, wrt=("t", "x"))[1](None, None)):
         np.testing.assert_array_equal(given[0], np.zeros(3))
         np.testing.assert_array_equal(given[1], np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (lambda x: np.interp(x, (0.0, 1.0), (2.0, 3.0)), r"interp\(\) reads its xp .* this is a tuple of 2"),
+        (lambda x: tables.interp(x, NODES, NODES), r"interp\(\) reads its xp .* this is one element of an array"),
+        (lambda x: np.searchsorted((0.0, 1.0), x), r"searchsorted\(\) reads its a .* this is a tuple of 2"),
+    ],
+)
+def test_a_table_that_is_no_whole_array_is_an_error_that_says_what_to_write(function: Any, shown: str) -> None:
+    with pytest.raises(CompileError, match=shown + r"[\s\S]*Write instead: a parameter for the table.* whole="):
+        differentiable_broadcast(function)(0.5)
+
+
+NODES = np.array([0.0, 1.0])

@@ -332,3 +332,58 @@ def test_second_derivatives_of_powers_of_zero(kind: type) -> None:
         np.testing.assert_array_equal(found, factor * second)
     third = differentiable_broadcast(lambda z, n: z**n).partial("z.imag").hessian(z, n, wrt="z")
     np.testing.assert_array_equal(third[1, "z.imag", "z.imag"], [0.0, 0.0, -6.0, 0.0, 0.0])  # of (i y)³
+
+
+def _from_zero(x: float, n: int) -> Any:
+    total = 0
+    for k in range(n):
+        total += cmath.exp(-1j * k * x) / (k + 1)
+    return abs(total) + total.real
+
+
+def _ladder(x: float, n: int) -> Any:
+    z = x
+    while abs(z) < 3 + n:
+        z = 1.1 * z + 0.5j * x
+    return z.real * z.imag
+
+
+def _on_one_path(x: float, n: int) -> Any:
+    z = x * x
+    if n > 2:
+        z = z + 1j * x
+    return z * (x if n == 1 else 2j)
+
+
+def _returned(x: float, n: int) -> Any:
+    if n > 2:
+        return cmath.sqrt(-x) * x
+    return x**3
+
+
+def _summed(x: float, n: int) -> Any:
+    total = sum(x ** (k + 1) * 1j**k for k in range(n))
+    return total.real - 2 * total.imag
+
+
+@pytest.mark.parametrize("program", [_from_zero, _ladder, _on_one_path, _returned, _summed], ids=lambda f: f.__name__)
+def test_a_name_may_be_real_on_some_paths(program: Any) -> None:
+    """It is complex where it is used after these paths have met, and its derivatives are those of Python's number."""
+    x, n = np.array([0.3, 0.7, 1.3, 0.9]), np.array([1, 2, 3, 5])
+    value, jacobian = differentiable_broadcast(program).value_and_jacobian(x, n)
+    points = list(zip(x.tolist(), n.tolist(), strict=True))
+    assert_near(value, [program(*point) for point in points], 1e-14)
+    h = 1e-6
+    assert_near(jacobian["x"], [(program(a + h, b) - program(a - h, b)) / (2 * h) for a, b in points], 1e-8)
+
+
+def test_parts_of_real_numbers() -> None:
+    """A number that is real has parts, too, so that code for complex numbers takes it."""
+    power = differentiable_broadcast(lambda z: (z * z.conjugate()).real + z.imag)
+    x = np.array([0.5, -2.0])
+    value, jacobian = power.value_and_jacobian(x)
+    np.testing.assert_array_equal(value, x * x)
+    np.testing.assert_array_equal(jacobian["z"], 2 * x)
+    counted = differentiable_broadcast(lambda n, x: (x > 0).real + n.real + n.imag)(np.array([3, 4]), x)
+    np.testing.assert_array_equal(counted, [4, 4])
+    assert counted.dtype == np.int64

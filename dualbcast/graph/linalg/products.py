@@ -15,7 +15,7 @@ from typing import Any
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.elementwise import apply
+from dualbcast.graph.elementwise import apply, where
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Cotangents, Node, Primitive
 from dualbcast.graph.variable import Variable, method, registered
@@ -158,6 +158,18 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variabl
     below, above = max(-operator.index(offset), 0), max(operator.index(offset), 0)
     places = namespace(x).arange(max(0, min(front.shape[0] - below, front.shape[1] - above)))
     return shapes.moveaxis(front[places + below, places + above], 0, -1)
+
+
+def diag(v: Any, k: int = 0) -> Variable:
+    """The k-th diagonal of a matrix, or the matrix with a vector there and zeros elsewhere: `numpy.diag`."""
+    v = constant(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ShapeError(f"diag is of a vector or a matrix; this has shape {v.shape}")
+    filled = shapes.concat([v, v.namespace.zeros(abs(k), v.dtype)]) if k else v
+    places = v.namespace.eye(filled.shape[0], k=k, dtype=bool)
+    return where(places, filled[:, None] if k >= 0 else filled[None, :], v.dtype.type(0))
 
 
 @method
