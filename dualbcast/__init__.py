@@ -1,10 +1,10 @@
 """Broadcast scalar Python functions over arrays, with exact derivatives from one fused kernel on CPU or GPU."""
 
 from dualbcast import memory
+from dualbcast.api.cores.generalised import CorePullback, GeneralisedFunction
 from dualbcast.api.derivative_methods import Pullback
 from dualbcast.api.from_source import from_source
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
-from dualbcast.api.generalised import CorePullback, GeneralisedFunction
 from dualbcast.api.operators import derivative, gradient, value_and_derivative, value_and_gradient
 from dualbcast.api.sum_methods import NormalEquations, SumAndGradient, SumGradientAndHessian
 from dualbcast.errors import (

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from dualbcast.api.binding import Wrt
+from dualbcast.api.cores.generalised import GeneralisedFunction
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction, differentiable_broadcast
-from dualbcast.api.generalised import GeneralisedFunction
 from dualbcast.errors import ArgumentError, DerivativeError
 from dualbcast.program.outputs import library_of
 from dualbcast.rules.table import Custom, Interval, Rule, lookup

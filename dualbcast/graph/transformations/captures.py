@@ -42,7 +42,7 @@ _CONSTANTS_BY_CLASS = (np.generic, np.dtype, np.ufunc, Enum)
 _BASES = {object, type, dict, list, tuple, int, float, str, Generic, Protocol, ABC, Enum, types.SimpleNamespace}
 # The files of this package with classes of results, which hold arrays that a user may change.
 _RESULTS = {
-    *("dualbcast.api.derivative_methods", "dualbcast.api.generalised", "dualbcast.fit.results"),
+    *("dualbcast.api.derivative_methods", "dualbcast.api.cores.generalised", "dualbcast.fit.results"),
     *("dualbcast.program.core_results", "dualbcast.program.results"),
 }
 # What only classes have that are written in C, whose objects may hide anything; and what all classes may have of it.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.api.core_memory import CoreMemory
+from dualbcast.api.cores.memory_layout import CoreMemory
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, joined, parts_of

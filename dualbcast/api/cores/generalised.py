@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from dualbcast.api.binding import Binder, Wrt
-from dualbcast.api.core_dimensions import CoreBinder, CoreSignature
-from dualbcast.api.core_direct import CoreDirect, are_arrays
-from dualbcast.api.core_targets import CoreTargets, derived, tangent_blocks
+from dualbcast.api.cores.dimensions import CoreBinder, CoreSignature
+from dualbcast.api.cores.direct_calls import CoreDirect, are_arrays
+from dualbcast.api.cores.targets import CoreTargets, derived, tangent_blocks
 from dualbcast.api.derivative_methods import Tangents, directions_of
 from dualbcast.api.dispatch import wrt_key
 from dualbcast.api.function import BroadcastFunction

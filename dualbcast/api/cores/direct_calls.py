@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from numpy import ndarray
 
-from dualbcast.api.core_targets import CoreTargets, Found
+from dualbcast.api.cores.targets import CoreTargets, Found
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.runtime.arguments import host_addresses
 from dualbcast.runtime.cpu.address_call import AddressCall
