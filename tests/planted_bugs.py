@@ -159,7 +159,7 @@ BUGS = [
     ),
     Bug(
         "name of a source text that differs between processes",
-        'hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()',
+        "hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()",
         'hashlib.sha256(f"{id(self)} {self.text!r}".encode()).hexdigest()',
         "test_source_text",
     ),

@@ -119,7 +119,7 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
             return BroadcastFunction.partial, (self._origin, self._partials[-1])
         if self._instance is not None:
             return getattr, (self._instance, self._attribute)
-        return reduced(self, self._options, is_pickled_by_value(1))
+        return reduced(self, self._options, is_pickled_by_value())
 
     @property
     def _options(self) -> dict[str, Any]:

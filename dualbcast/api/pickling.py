@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pickle import PicklingError
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dualbcast.frontend.source import take_text
-from dualbcast.frontend.source_text import SourceText, origin_of
+from dualbcast.frontend.source_text import SourceText, names_of, origin_of
 from dualbcast.rules.registration import customise
 from dualbcast.rules.table import Custom, Rule, given
 
@@ -38,10 +38,10 @@ def reduced(function: Any, options: dict[str, Any], is_by_value: bool) -> str | 
     return functools.partial(kind, **options), (function._function,)
 
 
-def is_pickled_by_value(depth: int) -> bool:
-    """Whether the function so many calls above this one is asked by a pickler that pickles functions by value."""
+def is_pickled_by_value() -> bool:
+    """Whether the `__reduce__` that calls this is called by a pickler that pickles functions by value."""
     # Picklers are written in C, and are called by `dump` of the module that extends them. Libraries have copies of it.
-    name = sys._getframe(depth + 1).f_globals.get("__name__", "")
+    name = sys._getframe(2).f_globals.get("__name__", "")
     return str(name).rpartition(".")[2].startswith("cloudpickle")
 
 
@@ -125,7 +125,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _of_function(function: FunctionType) -> list[Any]:
-    names, values = [*_names(function.__code__)], function.__globals__
+    names, values = sorted(names_of(function.__code__)), function.__globals__
     found, seen = [values[name] for name in names if name in values], set[int]()
     for value in found:  # which grows: by the functions of modules, and of modules of these
         if isinstance(value, ModuleType) and id(value) not in seen:
@@ -157,11 +157,3 @@ _PARTS: tuple[tuple[Any, Callable[[Any], list[Any]]], ...] = (
     (dict, lambda of: [*of.values()]),
     (ModuleType, lambda _: []),
 )
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that a code and the functions in it look up."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)

@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 
 from dualbcast.errors import CompileError, Location, a_or_an
+from dualbcast.frontend.source_text import register_text
 from dualbcast.rules.guards import Capture
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -78,11 +79,7 @@ _texts: dict[str, str] = {}
 
 def take_text(text: str) -> None:
     """Look for functions in this text, too: those of another process whose code alone has come from there."""
-    import hashlib  # which takes milliseconds
-
-    name = f"<text {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]} of another process>"
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    _texts[name] = text
+    _texts[register_text(text, "text of another process")] = text
 
 
 def _arrived(code: CodeType) -> tuple[FunctionNode, str] | None:

@@ -23,8 +23,6 @@ class SourceText:
     """A text and the names that it was given, which define its functions anew, also where a pickle arrives."""
 
     def __init__(self, text: Any, namespace: Any = None) -> None:
-        import hashlib  # which takes milliseconds
-
         if not isinstance(text, str):
             raise ArgumentError(f"the source is {a_or_an(type(text).__name__)}; give the text of a function as a str")
         if namespace is not None and not isinstance(namespace, Mapping):
@@ -32,15 +30,11 @@ class SourceText:
             raise ArgumentError(f"namespace is {kind}; give a mapping of names to objects, such as globals()")
         # Ends of lines become those of Python, as in a file that is read. Other characters end no line of Python.
         self.text = textwrap.dedent(io.StringIO(text, newline=None).read())
-        # The name follows from the text, so that kernels of an equal text are found again in the disk cache.
-        digest = hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
-        self.filename = f"<dualbcast source {digest[:12]}>"
-        lines = io.StringIO(self.text).readlines()
-        linecache.cache[self.filename] = (len(self.text), None, lines, self.filename)
+        self.filename = register_text(self.text, "dualbcast source")
         self.code = self._compiled()
         self.statements = ast.parse(self.text).body
         own = {stmt.name for stmt in self.statements if isinstance(stmt, ast.FunctionDef | ast.ClassDef)}
-        used = _names(self.code) - own
+        used = names_of(self.code) - own
         self.namespace = {name: value for name, value in (namespace or {}).items() if name in used}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,6 +79,18 @@ class SourceText:
         return Location(self.filename, line, column, line, end_column)
 
 
+def register_text(text: str, what: str) -> str:
+    """Show a text where Python shows lines of files; the name of its file.
+
+    The name follows from the text, so that kernels of an equal text are found again in the disk cache.
+    """
+    import hashlib  # which takes milliseconds
+
+    name = f"<{what} {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]}>"
+    linecache.cache[name] = (len(text), None, io.StringIO(text).readlines(), name)
+    return name
+
+
 def origin_of(function: Any) -> tuple[SourceText, str] | None:
     """The text that defines a function, and its name there; None for a function of another kind."""
     names = function.__globals__ if isinstance(function, FunctionType) else {}
@@ -100,9 +106,9 @@ def _again(text: str, others: dict[str, Any], modules: dict[str, str]) -> Source
     return SourceText(text, {**others, **{name: importlib.import_module(of) for name, of in modules.items()}})
 
 
-def _names(code: CodeType) -> frozenset[str]:
+def names_of(code: CodeType) -> frozenset[str]:
     """The names that a code and the functions in it look up."""
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    inner = [names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return frozenset(code.co_names).union(*inner)
 
 

@@ -22,7 +22,6 @@ from dualbcast.errors import ArgumentError, BoundsError, IterationError, ShapeEr
 from dualbcast.ir.nodes import numbers
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element
-from dualbcast.program.evaluation import whole_arrays
 from dualbcast.runtime.arguments import DType, converted, is_array, sign, storage_name
 from dualbcast.runtime.cpu.policy import num_threads
 from dualbcast.runtime.iteration_space import result_shape
@@ -224,10 +223,8 @@ def portable(element: Element) -> Element:
 
 def _whole(element: Element, values: tuple[Any, ...]) -> dict[int, Any]:
     """The elements of the arguments that are whole arrays, by their places."""
-    params = [param.name for param in element.function.params]
     lengths = [name.partition(".shape[")[0] for name in element.names if ".shape[" in name]
-    places = sorted([params.index(name) for name in whole_arrays(element.function)])
-    return {at: flat(values, at, lengths.count(element.names[at])) for at in places}
+    return {at: flat(values, at, lengths.count(element.names[at])) for at in element.whole}
 
 
 def _wide(dtype: DType) -> DType:

@@ -11,7 +11,6 @@ from dualbcast.adapters import register
 from dualbcast.errors import ArgumentError
 from dualbcast.interop.host_arrays import HostAdapter
 from dualbcast.program.element import Element
-from dualbcast.program.evaluation import whole_arrays
 from dualbcast.program.outputs import sum_to
 
 
@@ -52,7 +51,7 @@ class MaskedAdapter(HostAdapter):
     ) -> tuple[Any, ...]:
         if element.options.check is not None:  # which leaves out an element with an argument that is NaN
             values = tuple(map(_nan_below_mask, values))
-        if whole_arrays(element.function):  # in which the numbers below a mask may be no places
+        if element.whole:  # in which the numbers below a mask may be no places
             values = tuple(map(_valid_below_mask, values))
         outputs = super().apply(element, values, dtypes)
         if sums is None:

@@ -258,6 +258,12 @@ def operations_of(part: ir.Function | ir.Block) -> list[ir.Op]:
     return operations
 
 
+def whole_arrays(function: ir.Function) -> set[str]:
+    """The parameters that are whole arrays of which a function reads elements."""
+    operands = [op.args[0] for op in operations_of(function) if op.name == ir.READ]
+    return {array.name for array in operands if isinstance(array, ir.Array)}
+
+
 def work(block: ir.Block) -> int:
     """The operations on atoms in a block: those of both sides of a branch, and of all iterations of a loop."""
     total = 0

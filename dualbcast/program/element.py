@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dualbcast.errors import ArgumentError, BackendError, CompileError, nested_too_deeply
 from dualbcast.ir.nodes import Function
-from dualbcast.ir.traversal import floats, statements
+from dualbcast.ir.traversal import floats, statements, whole_arrays
 from dualbcast.kernel_spec import Layout
 from dualbcast.program import products
 from dualbcast.program.outputs import Results, is_sound
@@ -62,6 +62,12 @@ class Element:
 
         parts = self.function, self.names, self.label, self.options, self.cores
         return zlib.compress(pickle.dumps(parts, protocol=5))
+
+    @cached_property
+    def whole(self) -> tuple[int, ...]:
+        """The places of the parameters that are whole arrays of which the function reads elements."""
+        names = whole_arrays(self.function)
+        return tuple([at for at, param in enumerate(self.function.params) if param.name in names])
 
     def derive(self, derivation: Derivation, wrt: tuple[int, ...]) -> Element:
         """A function derived from this one, as an element function again; `wrt` has positions of parameters.

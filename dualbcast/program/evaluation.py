@@ -16,7 +16,7 @@ from dualbcast.codegen.statement_text import Constants, Writer
 from dualbcast.errors import BoundsError, Location
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
-from dualbcast.ir.traversal import operations_of
+from dualbcast.ir.traversal import whole_arrays
 from dualbcast.program.outputs import library_of
 from dualbcast.rules.table import CUSTOMS, RULES
 from dualbcast.runtime import interpreter
@@ -151,12 +151,6 @@ class Memory:
 def on_host(number: Any) -> Any:
     """A number, or an array, that may be on a GPU."""
     return number.get() if hasattr(number, "get") else number
-
-
-def whole_arrays(function: ir.Function) -> set[str]:
-    """The parameters that are whole arrays of which a function reads elements."""
-    operands = [op.args[0] for op in operations_of(function) if op.name == ir.READ]
-    return {array.name for array in operands if isinstance(array, ir.Array)}
 
 
 def arguments_at(

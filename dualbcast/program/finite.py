@@ -13,7 +13,8 @@ import numpy as np
 
 from dualbcast.errors import Location, NonFiniteError
 from dualbcast.ir import nodes as ir
-from dualbcast.program.evaluation import Evaluation, arguments_at, shown_arguments, whole_arrays, written
+from dualbcast.ir.traversal import whole_arrays
+from dualbcast.program.evaluation import Evaluation, arguments_at, shown_arguments, written
 from dualbcast.program.outputs import is_float, library_of, unsound
 from dualbcast.program.products import Check, TypedProduct
 
