@@ -160,7 +160,7 @@ BUGS = [
     Bug(
         "name of a source text that differs between processes",
         "hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()",
-        'hashlib.sha256(f"{id(self)} {self.text!r}".encode()).hexdigest()',
+        "hashlib.sha256(f'{id(text)} {text!r}'.encode()).hexdigest()",
         "test_source_text",
     ),
     Bug(
