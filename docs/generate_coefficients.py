@@ -90,6 +90,23 @@ def logarithm(dtype: type[np.floating], degree: int) -> None:
     show("log", dtype, ("logarithm", top), error=error)
 
 
+def arc(function: Real, dtype: type[np.floating], degree: int) -> None:
+    """(f(x) - x) / x**3 as a polynomial in x**2, for the inverse f of a circular function and abs(x) <= 1/2; the error
+    is relative to the function."""
+
+    def of(z: Number) -> Number:
+        x = mpmath.sqrt(z)
+        return (function(x) - x) / x**3
+
+    def weight(z: Number) -> Number:
+        return z**1.5 / function(mpmath.sqrt(z))
+
+    points = chebyshev(1e-12, 0.25, 16 * degree)
+    top, _ = fit(of, points, degree, weight=weight)
+    error = max(abs((value(top, z) - of(z)) * weight(z)) for z in points)
+    show(function.__name__, dtype, ("arc", top), error=error)
+
+
 def binary_tail(z: Number) -> Number:
     """P in log2((1 + s) / (1 - s)) = s * (C + D * s**2 + s**4 * P(s**2)), where C is 2 / log(2) and D a third of it."""
     s = mpmath.sqrt(z)
@@ -301,4 +318,7 @@ if __name__ == "__main__":
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
+    for dtype, degrees in ((np.float32, (4, 4)), (np.float64, (11, 12))):
+        arc(mpmath.atan, dtype, degrees[0])
+        arc(mpmath.asin, dtype, degrees[1])
     powers()

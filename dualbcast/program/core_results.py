@@ -25,6 +25,10 @@ from dualbcast.runtime.arguments import beside
 from dualbcast.runtime.launch_plan import Recent
 
 
+# The types of keys that are equal only if they mean the same; False is equal to 0.
+_EXACT = {str, int}
+
+
 class CoreArgument(NamedTuple):
     """An argument that results are in: its name, the shape of its core, and the positions of its elements."""
 
@@ -203,7 +207,7 @@ class CoreBlocks:
 
     def __getitem__(self, key: Any) -> Any:
         order, keys = self._order, key if isinstance(key, tuple) else (key,)
-        is_kept = self.parts is not None and {*map(type, keys)} == {str}
+        is_kept = self.parts is not None and {*map(type, keys)} <= _EXACT
         view = self._layout.views.get((order, self.parts.ndim, key)) if is_kept else None
         if view is not None:
             return view.of(self.parts, self._results.shape)

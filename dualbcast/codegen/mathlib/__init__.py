@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.mathlib import elementary, powers
+from dualbcast.codegen.mathlib import arcs, elementary, powers
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
@@ -118,6 +118,10 @@ FUNCTIONS: dict[str, Emit] = {
     "sin": elementary.sin,
     "cos": elementary.cos,
     "tan": elementary.tan,
+    "asin": arcs.asin,
+    "acos": arcs.acos,
+    "atan": arcs.atan,
+    "atan2": arcs.atan2,
     "erfc": elementary.erfc,
     "hypot": elementary.hypot,
     "pow": powers.pow,
@@ -135,7 +139,7 @@ SHARING: dict[str, Emit] = {
 # What takes longer if a single element of a vector has a rare argument. One that does not take a branch often has such,
 # since the branch guards it.
 WITH_RARE_BRANCHES = {
-    *("pow", "sin", "cos", "tan", "hypot", "fmod", "lgamma", "tgamma", *SHARING),
+    *("pow", "sin", "cos", "tan", "atan2", "hypot", "fmod", "lgamma", "tgamma", *SHARING),
     *(set(target.VECTORISED) - set(FUNCTIONS)),
 }
 # What LLVM has an operation for, and so has the host.

@@ -9,8 +9,8 @@ from dualbcast.codegen.values import Value, is_single
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log and
-    erfc; the others interpolate at Chebyshev's points.
+    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log,
+    erfc, atan and asin; the others interpolate at Chebyshev's points.
 
     exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
 
@@ -20,6 +20,8 @@ class Format:
     positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
 
     sin(r) is r + r**3 * S(r**2), and cos(r) is 1 - r**2 / 2 + r**4 * C(r**2), for abs(r) <= pi / 4.
+
+    atan(r) is r + r**3 * A(r**2), and asin(r) is r + r**3 * B(r**2), for abs(r) <= 1/2.
     """
 
     fraction: int  # its bits
@@ -39,12 +41,15 @@ class Format:
     erfc_end: float  # from here on erfc is 0, and the square is not yet clamped for exp
     half_pi: tuple[float, float, float]  # three numbers whose sum is pi / 2, each rounded
     farthest: float  # up to here a multiple of them leaves the right remainder
+    quarter_pi: tuple[float, float]  # two numbers whose sum is pi / 4; thrice the first is exact
     exponential: tuple[float, ...]  # P of exp, from the constant on
     logarithm: tuple[float, ...]  # P of log
     erfc_above: tuple[float, ...]  # A
     erfc_below: tuple[float, ...]  # B
     sine: tuple[float, ...]  # S
     cosine: tuple[float, ...]  # C
+    arctangent: tuple[float, ...]  # A
+    arcsine: tuple[float, ...]  # B
 
     @property
     def normal(self) -> float:
@@ -75,6 +80,7 @@ FLOAT32 = Format(
     erfc_end=10.19,
     half_pi=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     farthest=2.0**17,
+    quarter_pi=(0.785398006439209, 1.5695823663008923e-07),
     exponential=(0.5, 0.16666576266288757, 0.041666556149721146, 0.008363178931176662, 0.0013926184037700295),
     logarithm=(
         *(0.3333335518836975, -0.2500085234642029, 0.19999825954437256, -0.16621370613574982, 0.14227114617824554),
@@ -84,6 +90,8 @@ FLOAT32 = Format(
     erfc_below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
     sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
     cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
+    arctangent=(-0.33333227038383484, 0.19994014501571655, -0.14172585308551788, 0.10148896276950836, -0.05114838853478432),
+    arcsine=(0.16666752099990845, 0.07495353370904922, 0.04546250030398369, 0.024220509454607964, 0.042095039039850235),
 )
 FLOAT64 = Format(
     fraction=52,
@@ -103,6 +111,7 @@ FLOAT64 = Format(
     erfc_end=27.3,
     half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
     farthest=2.0**40,
+    quarter_pi=(0.7853981633974483, 3.061616997868383e-17),
     exponential=(
         *(0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717),
         *(0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07),
@@ -131,6 +140,16 @@ FLOAT64 = Format(
     cosine=(
         *(0.041666666666666664, -0.0013888888888887395, 2.4801587298763433e-05, -2.7557317270560326e-07),
         *(2.0876146024689747e-09, -1.1382614868556325e-11),
+    ),
+    arctangent=(
+        *(-0.33333333333332954, 0.1999999999989723, -0.14285714275946937, 0.11111110642892404, -0.09090895868357829),
+        *(0.07692068544813205, -0.06663760162938218, 0.058579821802630924, -0.05120691095209053, 0.04183040593540198),
+        *(-0.02738248659168284, 0.01008205975954208),
+    ),
+    arcsine=(
+        *(0.16666666666666757, 0.07499999999971521, 0.04464285717380503, 0.030381942749934335, 0.022372213738795926),
+        *(0.017351635152949317, 0.013980537778747016, 0.011401252713134224, 0.010767050420922818),
+        *(0.0037564183846150244, 0.02158573066400365, -0.020827071058743086, 0.03252136677247292),
     ),
 )
 
