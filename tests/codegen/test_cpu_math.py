@@ -245,6 +245,56 @@ def test_one_large_number_of_a_vector_changes_no_other(name, dtype):
         np.testing.assert_array_equal(out, np.concatenate([expected[:place], alone[k : k + 1], expected[place + 1 :]]))
 
 
+# Where an angle is nearer to another line, its function takes another branch, or the library's takes over.
+SLOPES = (0.0, 2.0**-60, 0.25, 0.5, 1.0, 2.0, 4.0, 2.0**30, 2.0**60)
+
+
+def around(values, dtype, count=9):
+    """Numbers of both signs with their neighbours."""
+    found = np.array(values, dtype)
+    for toward in (np.inf, -np.inf):
+        near = np.array(values, dtype)
+        for _ in range(count):
+            near = np.nextafter(near, np.asarray(toward, dtype))
+            found = np.concatenate([found, near])
+    return np.unique(np.concatenate([found, -found]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["asin", "acos", "atan"])
+def test_angles_are_accurate_where_the_way_of_computing_changes(name, dtype):
+    x = around((0.0, 0.25, 0.5, 0.7071, 0.95, 1.0) if name != "atan" else SLOPES, dtype)
+    x = x[np.abs(x) <= 1] if name != "atan" else x
+    (out,) = run(operation(name, dtype), x)
+    limit = {"asin": 2.1, "acos": 1.3, "atan": 1.6}[name]
+    with mpmath.workprec(400):
+        assert max(units_off(got, exactly(name, float(value))) for got, value in zip(out, x, strict=True)) <= limit
+    if name != "acos":
+        np.testing.assert_array_equal(np.signbit(out), np.signbit(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_angle_of_any_two_sides_is_accurate(dtype):
+    info = np.finfo(dtype)
+    smallest, largest = float(info.smallest_subnormal), float(info.max)
+    slopes = around(SLOPES[:-1], dtype, count=2)
+    # Sides from subnormal to the largest numbers, which the library computes.
+    sizes = np.array([smallest * 40, info.tiny, 4 * info.tiny, 1e-20, 0.3, 1.0, 1e15, largest / 8, largest / 2], dtype)
+    with np.errstate(over="ignore"):
+        y, x = (each.ravel() for each in np.broadcast_arrays(slopes[:, None] * sizes, sizes))
+    x = np.concatenate([x, -x])
+    y = np.concatenate([y, y])
+    given = np.isfinite(y)
+    y, x = y[given], x[given]
+    (out,) = run(operation("atan2", dtype), y, x)
+    with mpmath.workprec(400):
+        sides = zip(np.abs(out), np.abs(y), x, strict=True)  # mpmath's zeros have no sign
+        errors = [units_off(got, mpmath.atan2(float(b), float(a))) for got, b, a in sides]
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= 1.6, (y[worst], x[worst], out[worst])
+    np.testing.assert_array_equal(np.signbit(out), np.signbit(y))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_erfc_ends_in_subnormal_numbers_and_zero(dtype):
     info = np.finfo(dtype)
@@ -329,7 +379,7 @@ def without_fma(monkeypatch):
 
 @pytest.mark.usefixtures("without_fma")
 @pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atan"])
+@pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atanh"])
 def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
     built = llvm_build.build(operation(name, "float32").program, False, vector)
     in_vectors = vector and target.has_libmvec() and name in target.VECTORISED

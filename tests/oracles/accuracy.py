@@ -153,7 +153,7 @@ CASES: dict[str, Case] = {
     "tan": Case(mpmath.tan, np.tan, near=(0.0, 1.57079632679489, 3.14159265358979)),
     "asin": Case(mpmath.asin, np.arcsin, (-1, 1), (0.0, 0.5, 1.0, -1.0)),
     "acos": Case(mpmath.acos, np.arccos, (-1, 1), (0.0, 0.5, 1.0, -1.0)),
-    "atan": Case(mpmath.atan, np.arctan, near=(0.0, 1.0)),
+    "atan": Case(mpmath.atan, np.arctan, near=(0.0, 0.5, 1.0, 2.0)),
     "sinh": Case(mpmath.sinh, np.sinh, (-720, 720), (0.0, 89.4, 710.47)),
     "cosh": Case(mpmath.cosh, np.cosh, (-720, 720), (0.0, 89.4, 710.47)),
     "tanh": Case(mpmath.tanh, np.tanh, near=(0.0, 0.1733, 0.32, 0.5199, 9.01, 19.06)),

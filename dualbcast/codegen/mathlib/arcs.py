@@ -8,7 +8,6 @@ from __future__ import annotations
 from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
-    at_most,
     copysign,
     fma,
     library,
@@ -21,16 +20,15 @@ from dualbcast.codegen.values import Value, intrinsic
 
 def atan(x: Value) -> Value:
     one = x.constant(1.0)
-    # Where the slope is larger, the angle is pi / 2; and no infinity is divided by another.
-    size = at_most(2.0 ** (format_of(x).fraction + 4), absolute(x))
+    size = absolute(x)
     is_steep = size > one
     longer, shorter = is_steep.choose(size, one), is_steep.choose(one, size)
     return copysign(_angle(shorter, longer, is_steep, is_steep.choose(one + one, 0.0), one), x)
 
 
 def atan2(y: Value, x: Value) -> Value:
-    """The library's where the longer side has no reciprocal, or is so long that the sum of both may be infinite."""
-    form, one = format_of(x), x.constant(1.0)
+    """The library's where the sum of both sides may be infinite."""
+    one = x.constant(1.0)
     a, b = absolute(x), absolute(y)
     is_steep, is_left = b > a, x.bits() < 0
     longer, shorter = is_steep.choose(b, a), is_steep.choose(a, b)
@@ -38,7 +36,7 @@ def atan2(y: Value, x: Value) -> Value:
     axis = is_steep.choose(x.constant(2.0), is_left.choose(x.constant(4.0), 0.0))
     diagonal = is_left.choose(x.constant(3.0), one)
     result = copysign(_angle(shorter, longer, is_steep ^ is_left, axis, diagonal), y)
-    is_rare = (longer < 4 * form.normal) | (longer > 2.0 ** (form.bias - 2))
+    is_rare = longer > 2.0 ** (format_of(x).bias - 1)
     return or_rarely(is_rare, result, lambda: library("atan2", y, x))
 
 
@@ -49,17 +47,12 @@ def _angle(shorter: Value, longer: Value, is_before: Value, axis: Value, diagona
     """
     form = format_of(shorter)
     is_diagonal = shorter > longer * 0.5
-    # Seen from the diagonal, the sides are the difference, which is exact, and the sum.
+    # Seen from the diagonal the sides are their difference, which is exact, and their sum.
     across = shorter - is_diagonal.choose(longer, 0.0)
-    added = is_diagonal.choose(shorter, 0.0)
-    along = longer + added
-    reciprocal = 1.0 / along
-    across = is_before.choose(-across, across)
-    slope = across * reciprocal
-    # What the sum and the quotient lost when they were rounded.
-    rest = fma(-slope, added - (along - longer), fma(-slope, along, across)) * reciprocal
+    along = longer + is_diagonal.choose(shorter, 0.0)
+    slope = is_before.choose(-across, across) / along
     square = slope * slope
-    rest = fma(slope * square, polynomial(form.arctangent, square), rest)
+    rest = slope * square * polynomial(form.arctangent, square)
     line = is_diagonal.choose(diagonal, axis)
     quarter, quarter_low = form.quarter_pi
     return fma(line, quarter, slope + fma(line, quarter_low, rest))
