@@ -48,7 +48,12 @@ def norm(a: Any) -> Any:
     >>> linalg.norm((3.0, 4.0))
     5.0
     """
-    return _root(np.sum(np.multiply(a, a)))
+    return _root(np.sum([abs2(x) for x in np.ravel(a)]))
+
+
+def abs2(x: Any) -> Any:
+    """The square of the absolute value of a number, real or complex."""
+    return x.real * x.real + x.imag * x.imag if isinstance(x, (complex, np.complexfloating)) else x * x
 
 
 # The root is that of the value, by which users divide as well: the reciprocal is computed once.
@@ -161,7 +166,7 @@ def _eliminated(rows: Any, size: int, has_zeros: bool) -> Any:
         later: list[Any] = []
         for row in rows[at + 1 :]:
             # The square root of a square that is zero has the derivative NaN.
-            factor = math.sqrt(row[at] * row[at]) if has_zeros and pivot[at] == 0.0 else row[at] / pivot[at]
+            factor = math.sqrt(abs2(row[at])) if has_zeros and pivot[at] == 0.0 else row[at] / pivot[at]
             later = [*later, tuple([x - factor * y for x, y in zip(row, pivot)])]  # noqa: B905
         rows = [*rows[: at + 1], *later]
     return rows, sign

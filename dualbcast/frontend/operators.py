@@ -8,7 +8,7 @@ import ast
 import enum
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import (
@@ -84,7 +84,7 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
     if is_array(left) or is_array(right):
         if name == "matmul":
             return matmul(env, node, left, right)
-        return elementwise(env, partial(as_in_numpy, name, env, node), (left, right), node)
+        return elementwise(env, partial(on_elements, syntax, env, node), (left, right), node)
     joined = _joined(env, name, left, right, node)
     if joined is not None:
         return joined
@@ -122,13 +122,23 @@ def unary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, value
     """An operator with one operand; the node is its own, or that of a call."""
     own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
     if is_array(value):
-        return elementwise(env, partial(as_in_numpy, _NAMES[syntax], env, node), (value,), node)
+        return elementwise(env, partial(on_elements, syntax, env, node), (value,), node)
     return unary(_NAMES[syntax], env, node, value) if own is None else own
+
+
+def on_elements(syntax: type[ast.AST], env: Environment, node: ast.AST, /, *items: Value) -> Value:
+    """An operator on elements of arrays, real or complex."""
+    if not any(map(is_complex, items)):
+        return as_in_numpy(_NAMES[syntax], env, node, *cast("tuple[Atom, ...]", items))
+    if issubclass(syntax, ast.cmpop):
+        return _compare_two(env, syntax(), (items[0], node), (items[1], node), node)
+    return (unary_operator if len(items) == 1 else binary_operator)(syntax, env, node, *items)
 
 
 def matmul(env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
     """`left @ right`, of arrays."""
-    return contracted(env, left, right, partial(binary, "mul", env, node), partial(binary, "add", env, node), node)
+    times, plus = (partial(binary_operator, syntax, env, node) for syntax in (ast.Mult, ast.Add))
+    return contracted(env, left, right, times, plus, node)
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -155,7 +165,7 @@ def _compare_two(
 ) -> Value:
     (left, left_node), (right, right_node) = one, two
     if type(operator) in _NAMES and (is_array(left) or is_array(right)):
-        return elementwise(env, partial(binary, _NAMES[type(operator)], env, node), (left, right), node)
+        return elementwise(env, partial(on_elements, type(operator), env, node), (left, right), node)
     if isinstance(operator, ast.Is | ast.IsNot):
         test = _identical(env, left, right, node)
     elif isinstance(operator, ast.In | ast.NotIn):

@@ -17,11 +17,20 @@ import numpy as np
 
 from dualbcast import linalg
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, select, truth
-from dualbcast.frontend.arrays.vectors import array_of, atoms_of, broadcast, elementwise, filled, moved
+from dualbcast.frontend.arrays.vectors import (
+    array_of,
+    atoms_of,
+    complex_of,
+    elementwise,
+    filled,
+    moved,
+    of_one_kind,
+    of_python,
+)
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
-from dualbcast.frontend.operators import matmul
-from dualbcast.frontend.values import Arguments, Record, Static, Value
+from dualbcast.frontend.operators import binary_operator, matmul
+from dualbcast.frontend.values import Arguments, Record, Static, Value, is_complex
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Kind
 from dualbcast.ir.simplification import number
 
@@ -31,7 +40,12 @@ MAKERS = (np.zeros, np.ones, np.eye, np.identity, np.arange, np.linspace, np.ful
 OF_ARRAYS: dict[Any, Callable[..., Value]] = {}
 
 _builtin = partial(register, OF_ARRAYS)
+_added, _subtracted, _multiplied, _divided = [
+    partial(binary_operator, syntax) for syntax in (ast.Add, ast.Sub, ast.Mult, ast.Div)
+]
 _NONE, _ONE, _LAST = Static(None), Const(1, "int"), Const(-1, "int")
+_NOTHING = Const(0.0, "float")
+_CONJUGATE, _ABS2 = Static(np.conjugate), Static(linalg.abs2)
 
 
 def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
@@ -45,14 +59,14 @@ def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
 def _array(env: Environment, node: ast.Call, items: Value, /, dtype: Value = _NONE) -> Value:
     atoms = atoms_of(env, items, node)
     if dtype == _NONE:
-        kinds = {item.kind for item in atoms.flat}
-        kind: Kind = next((each for each in ("float", "int", "bool") if each in kinds), "float")
-    else:
-        letter = env.evaluate(node, np.dtype, _known(env, node, dtype, "the dtype")).kind
-        if letter not in "biuf":
-            env.fail(node, f"a kernel has no numbers of the dtype {ast.unparse(node)}", "float")
-        kind = "float" if letter == "f" else "bool" if letter == "b" else "int"
-    return array_of(filled(atoms.shape, [env.convert(item, kind, node) for item in atoms.flat]))
+        return array_of(of_one_kind(env, atoms, node))
+    letter = env.evaluate(node, np.dtype, _known(env, node, dtype, "the dtype")).kind
+    if letter not in "biufc":
+        env.fail(node, f"a kernel has no numbers of the dtype {ast.unparse(node)}", "float")
+    if letter == "c":
+        return array_of(filled(atoms.shape, [complex_of(env, item, node) for item in atoms.flat]))
+    kind: Kind = "float" if letter == "f" else "bool" if letter == "b" else "int"
+    return array_of(filled(atoms.shape, [env.convert(as_scalar(env, item, node), kind, node) for item in atoms.flat]))
 
 
 def _made(function: Callable[..., Any], env: Environment, node: ast.Call, *args: Value, **named: Value) -> Value:
@@ -61,7 +75,7 @@ def _made(function: Callable[..., Any], env: Environment, node: ast.Call, *args:
     plain = [_known(env, node, arg, what) for arg in args]
     keywords = {name: _known(env, node, value, name) for name, value in named.items()}
     made = env.evaluate(node, function, *plain, **keywords)
-    return array_of(filled(made.shape, [number(item.item()) for item in made.flat]))
+    return array_of(filled(made.shape, [of_python(item.item()) for item in made.flat]))
 
 
 for _function in MAKERS[:-1]:
@@ -75,8 +89,9 @@ def _full(env: Environment, node: ast.Call, shape: Value, value: Value, /) -> Va
 
 
 def _like(number_of: float, env: Environment, node: ast.Call, array: Value, /) -> Value:
-    shape = atoms_of(env, array, node).shape
-    return array_of(filled(shape, [Const(number_of, "float")] * math.prod(shape)))
+    atoms = atoms_of(env, array, node)
+    like: float | complex = complex(number_of) if any(map(is_complex, atoms.flat)) else number_of
+    return array_of(filled(atoms.shape, [of_python(like)] * atoms.size))
 
 
 OF_ARRAYS[np.zeros_like], OF_ARRAYS[np.ones_like] = partial(_like, 0.0), partial(_like, 1.0)
@@ -114,16 +129,16 @@ def _diag(env: Environment, node: ast.Call, array: Value, /) -> Value:
 def _triangle(function: Callable[..., Any], env: Environment, node: ast.Call, array: Value, k: Value, /) -> Value:
     atoms, at = atoms_of(env, array, node), _known(env, node, k, "k")
     kept = function(np.ones(atoms.shape, bool), at)
-    return array_of(np.where(kept, atoms, filled((), [Const(0.0, "float")])))
+    none = Const(0.0, "float")
+    return array_of(
+        filled(atoms.shape, [each if there else none for each, there in zip(atoms.flat, kept.flat, strict=True)])
+    )
 
 
 def _with_zeros(value: Value, env: Environment, node: ast.Call) -> Value:
     """An array with floats in the place of the integers that NumPy puts beside the diagonal."""
     atoms = atoms_of(env, value, node)
-    is_float = any(item.kind == "float" for item in atoms.flat)
-    return array_of(
-        filled(atoms.shape, [env.convert(item, "float", node) if is_float else item for item in atoms.flat])
-    )
+    return array_of(of_one_kind(env, atoms, node))
 
 
 @_builtin(np.triu)
@@ -148,7 +163,7 @@ def _axes(env: Environment, node: ast.Call, ndim: int, axis: Value) -> tuple[int
 
 
 def _reduced(
-    combine: Callable[..., Atom],
+    combine: Callable[..., Value],
     start: Atom | None,
     env: Environment,
     node: ast.Call,
@@ -165,7 +180,7 @@ def _reduced(
     kept, count = [atoms.shape[at] for at in others], math.prod(atoms.shape[at] for at in axes)
     if not count and start is None:
         env.fail(node, "this array is empty, and has neither a smallest nor a largest element", "an array of numbers")
-    items: list[Atom] = []
+    items: list[Value] = []
     for row in atoms.transpose(*others, *axes).reshape(math.prod(kept), count):
         first, *rest = row if start is None else [start, *row]
         for item in rest:
@@ -177,40 +192,44 @@ def _reduced(
 
 
 def _running(
-    combine: Callable[..., Atom], env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE
+    combine: Callable[..., Value], env: Environment, node: ast.Call, array: Value, /, axis: Value = _NONE
 ) -> Value:
     """The elements along an axis combined from the first to each one; without an axis, those of the flattened array."""
     atoms, along = atoms_of(env, array, node), _known(env, node, axis, "the axis")
     rows = atoms.reshape(1, -1) if along is None else env.evaluate(node, np.moveaxis, atoms, along, -1)
     combined = [
-        itertools.accumulate(
-            [env.convert(item, "int", node) if item.kind == "bool" else item for item in row],
-            partial(combine, env, node),
-        )
+        itertools.accumulate([_as_summand(env, node, item) for item in row], partial(combine, env, node))
         for row in rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
     ]
     result = filled(rows.shape, list(itertools.chain(*combined)))
     return array_of(result[0] if along is None else np.moveaxis(result, -1, along))
 
 
-def _plus(env: Environment, node: ast.AST, total: Atom, item: Atom) -> Atom:
+def _as_summand(env: Environment, node: ast.AST, item: Value) -> Value:
+    """A truth value as an integer, and any other number as it is."""
+    return env.convert(item, "int", node) if isinstance(item, Atom) and item.kind == "bool" else item
+
+
+def _plus(env: Environment, node: ast.AST, total: Value, item: Value) -> Value:
     # 0 + x, which is the beginning of a sum, is x; -0.0 is as good as 0.0 here, as NumPy has it.
-    return item if total == number(0) and item.kind != "bool" else binary("add", env, node, total, item)
+    is_first = total == number(0) and not (isinstance(item, Atom) and item.kind == "bool")
+    return item if is_first else _added(env, node, total, item)
 
 
-def _extremum(name: str, env: Environment, node: ast.AST, best: Atom, item: Atom) -> Atom:
+def _extremum(name: str, env: Environment, node: ast.AST, best: Value, item: Value) -> Value:
+    best, item = as_scalar(env, best, node), as_scalar(env, item, node)
     is_better = binary(name, env, node, item, best)
     if item.kind == "float":  # NaN is what NumPy gives if there is one
         is_better = chain(env, "or", (is_better, binary("ne", env, node, item, item)), node)
     return select(env, is_better, item, best, node)
 
 
-def _test(name: str, env: Environment, node: ast.AST, before: Atom, item: Atom) -> Atom:
+def _test(name: str, env: Environment, node: ast.AST, before: Atom, item: Value) -> Atom:
     return chain(env, name, [before, truth(env, node, item)], node)
 
 
 OF_ARRAYS[np.sum] = partial(_reduced, _plus, number(0))
-OF_ARRAYS[np.prod] = partial(_reduced, partial(binary, "mul"), number(1))
+OF_ARRAYS[np.prod] = partial(_reduced, _multiplied, number(1))
 OF_ARRAYS[np.max] = partial(_reduced, partial(_extremum, "gt"), None)
 OF_ARRAYS[np.min] = partial(_reduced, partial(_extremum, "lt"), None)
 OF_ARRAYS[np.all] = partial(_reduced, partial(_test, "and"), Const(True, "bool"))
@@ -218,7 +237,7 @@ OF_ARRAYS[np.any] = partial(_reduced, partial(_test, "or"), Const(False, "bool")
 
 
 OF_ARRAYS[np.cumsum] = partial(_running, _plus)
-OF_ARRAYS[np.cumprod] = partial(_running, partial(binary, "mul"))
+OF_ARRAYS[np.cumprod] = partial(_running, _multiplied)
 
 
 @_builtin(np.mean)
@@ -238,11 +257,12 @@ def _var(
     ddof: Value = ZERO,
     keepdims: Value = FALSE,
 ) -> Value:
-    subtract, multiply = partial(binary, "sub", env, node), partial(binary, "mul", env, node)
-    deviations = elementwise(env, subtract, (array, _mean(env, node, array, axis, keepdims=TRUE)), node)
-    squares = elementwise(env, multiply, (deviations, deviations), node)
+    deviations = elementwise(
+        env, partial(_subtracted, env, node), (array, _mean(env, node, array, axis, keepdims=TRUE)), node
+    )
+    squares = elementwise(env, lambda x: call_value(env, _ABS2, Arguments((x,)), node), (deviations,), node)
     total = _reduced(_plus, number(0), env, node, squares, axis, keepdims=keepdims)
-    return _over(env, node, total, subtract(_count(env, node, array, axis), as_scalar(env, ddof, node)))
+    return _over(env, node, total, _subtracted(env, node, _count(env, node, array, axis), as_scalar(env, ddof, node)))
 
 
 @_builtin(np.std)
@@ -259,7 +279,7 @@ def _diff(env: Environment, node: ast.Call, array: Value, /, n: Value = _ONE, ax
         return moved(env, lambda atoms: np.moveaxis(np.moveaxis(atoms, along, 0)[part], 0, along), [array], node)
 
     for _ in range(_known(env, node, n, "n")):
-        array = elementwise(env, partial(binary, "sub", env, node), (cut(slice(1, None)), cut(slice(-1))), node)
+        array = elementwise(env, partial(_subtracted, env, node), (cut(slice(1, None)), cut(slice(-1))), node)
     return array
 
 
@@ -269,9 +289,8 @@ def _count(env: Environment, node: ast.Call, array: Value, axis: Value) -> Const
     return number(math.prod(shape[at] for at in _axes(env, node, len(shape), axis)))
 
 
-def _over(env: Environment, node: ast.Call, array: Value, count: Atom) -> Value:
-    atoms = atoms_of(env, array, node)
-    return array_of(filled(atoms.shape, [binary("div", env, node, item, count) for item in atoms.flat]))
+def _over(env: Environment, node: ast.Call, array: Value, count: Value) -> Value:
+    return elementwise(env, partial(_divided, env, node), (array, count), node)
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -294,7 +313,8 @@ def _inner(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Va
 
 @_builtin(np.vdot)
 def _vdot(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Value:
-    return matmul(env, node, *[moved(env, np.ravel, [value], node) for value in (left, right)])
+    conjugates = elementwise(env, lambda z: call_value(env, _CONJUGATE, Arguments((z,)), node), (left,), node)
+    return matmul(env, node, *[moved(env, np.ravel, [value], node) for value in (conjugates, right)])
 
 
 @_builtin(np.outer)
@@ -304,10 +324,7 @@ def _outer(env: Environment, node: ast.Call, left: Value, right: Value, /) -> Va
 
 
 def _products(env: Environment, node: ast.Call, left: Value, right: Value) -> Value:
-    one, other = broadcast(env, (left, right), node)
-    return array_of(
-        filled(one.shape, [binary("mul", env, node, *pair) for pair in zip(one.flat, other.flat, strict=True)])
-    )
+    return elementwise(env, partial(_multiplied, env, node), (left, right), node)
 
 
 @_builtin(np.trace)
@@ -335,15 +352,15 @@ def _einsum(env: Environment, node: ast.Call, subscripts: Value, /, *arrays: Val
     if not set(wanted) <= set(letters) or not text.replace(",", "").replace("->", "").isalpha():
         env.fail(node, f"the subscripts {text!r} are not letters, each of them of an array", "'ij,j->i'")
     summed = [letter for letter in letters if letter not in wanted]
-    items: list[Atom] = []
+    items: list[Value] = []
     for index in np.ndindex(*[sizes[letter] for letter in wanted]):
-        total: Atom = number(0)
+        total: Value = number(0)
         for rest in np.ndindex(*[sizes[letter] for letter in summed]):
             place = dict(zip([*wanted, *summed], (*index, *rest), strict=True))
             factors = [each[tuple(place[at] for at in own)] for own, each in zip(labels, every, strict=True)]
             term = factors[0]
             for factor in factors[1:]:
-                term = binary("mul", env, node, term, factor)
+                term = _multiplied(env, node, term, factor)
             total = _plus(env, node, total, term)
         items.append(total)
     return array_of(filled(tuple(sizes[letter] for letter in wanted), items))
@@ -353,7 +370,10 @@ def _einsum(env: Environment, node: ast.Call, subscripts: Value, /, *arrays: Val
 
 
 def _from_linalg(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value) -> Value:
-    arrays = tuple(array_of(atoms_of(env, arg, node)) for arg in args)
+    every = [atoms_of(env, arg, node) for arg in args]
+    if function in (linalg.eigh, linalg.eigvalsh) and any(is_complex(item) for atoms in every for item in atoms.flat):
+        env.fail(node, f"{function.__name__} of complex matrices is not known in a kernel", "one of real matrices")
+    arrays = tuple([array_of(atoms) for atoms in every])
     return call_value(env, Static(function), Arguments(arrays), node)
 
 

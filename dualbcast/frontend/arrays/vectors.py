@@ -1,7 +1,8 @@
 """Small arrays while a function is lowered: vectors and matrices of known shapes, whose elements are numbers.
 
-An array is a `Record` of NumPy's type: of numbers, or of the arrays along its first axis. Operations come in; out go
-arrays of the results of operations on numbers. What only moves elements, NumPy does itself, on arrays of IR atoms.
+An array is a `Record` of NumPy's type: of numbers, real or complex, or of the arrays along its first axis. Operations
+come in; out go arrays of the results of operations on numbers. What only moves elements, NumPy does itself, on arrays
+of the numbers as objects.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from dualbcast.complex_numbers import Complex
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment
+from dualbcast.frontend.records import as_complex
 from dualbcast.frontend.values import (
     Arguments,
     Partial,
@@ -30,7 +33,7 @@ from dualbcast.rules.guards import Capture, ElementOf
 
 # The lengths of core dimensions; one that only outputs have is a name, and the function decides it.
 Dims = tuple[int | str, ...]
-# An array of NumPy's with IR atoms as elements.
+# An array of NumPy's with IR atoms and complex numbers as elements.
 Atoms = np.ndarray[Any, np.dtype[Any]]
 
 # The most elements of a captured array, which are parameters one by one.
@@ -39,7 +42,7 @@ LARGEST = 1024
 _METHODS = {"flatten": "ravel"}
 _METHODS |= {name: name for name in ("sum", "prod", "mean", "max", "min", "all", "any", "trace", "dot", "copy")}
 _METHODS |= {name: name for name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes")}
-_METHODS |= {name: name for name in ("cumsum", "cumprod", "var", "std")}
+_METHODS |= {name: name for name in ("cumsum", "cumprod", "var", "std", "conj", "conjugate")}
 
 
 def is_array(value: Value | None) -> TypeGuard[Record]:
@@ -51,16 +54,23 @@ def array_of(atoms: Atoms) -> Value:
     """Elements as a value: a number for an array without axes."""
     if atoms.ndim:
         return Record(np.ndarray, [array_of(atoms[at, ...]) for at in range(len(atoms))])
-    item = atoms.item()
-    return item if isinstance(item, Atom) else number(item)
+    return of_python(atoms.item())
+
+
+def of_python(item: Any) -> Value:
+    """A number of Python's, or one that is a value already, as a value."""
+    if isinstance(item, complex):
+        return Record(Complex, [number(item.real), number(item.imag)], Complex.fields)
+    return item if isinstance(item, Atom | Record) else number(item)
 
 
 def filled(shape: tuple[int, ...], items: Iterable[Any]) -> Atoms:
     """An array of objects of a shape, from its elements in C order."""
-    atoms = np.empty(shape, object)
-    for index, item in zip(np.ndindex(*shape), items, strict=True):
-        atoms[index] = item
-    return atoms
+    every = [*items]
+    atoms = np.empty(len(every), object)
+    for at, item in enumerate(every):  # one by one, since NumPy would make an array of complex numbers, which are pairs
+        atoms[at] = item
+    return atoms.reshape(shape)
 
 
 def atoms_of(env: Environment, value: Value, node: ast.AST) -> Atoms:
@@ -77,13 +87,9 @@ def atoms_of(env: Environment, value: Value, node: ast.AST) -> Atoms:
             env.fail(node, f"an array is made of parts of one shape, and these have shapes {listed}", "equal lengths")
         shape = (len(parts), *(shapes.pop() if shapes else ()))
         return filled(shape, [item for part in parts for item in part.flat])
-    if isinstance(value, Atom):
+    if isinstance(value, Atom) or is_complex(value):
         return filled((), [value])
     env.merged(value, node)
-    if is_complex(value):
-        env.fail(
-            node, "arrays in a kernel are of real numbers, and this is complex", "an array of z.real, and of z.imag"
-        )
     env.fail(node, f"an array of numbers is needed here, and this is {describe(value)}", "numbers, or tuples of them")
 
 
@@ -143,7 +149,7 @@ def generalised(
 def _gathered(env: Environment, shape: tuple[int, ...], results: Sequence[Value], node: ast.AST) -> Value:
     """An array of the results for each of its elements; of results that have parts, a record of such arrays."""
     first = results[0] if results else None
-    if isinstance(first, Record) and not is_array(first):
+    if isinstance(first, Record) and not is_array(first) and not is_complex(first):
         columns = zip(*[cast(Record, result) for result in results], strict=True)
         return first.like([_gathered(env, shape, column, node) for column in columns])
     every = [atoms_of(env, result, node) for result in results]
@@ -154,7 +160,8 @@ def _gathered(env: Environment, shape: tuple[int, ...], results: Sequence[Value]
 def moved(env: Environment, function: Callable[..., Any], values: Iterable[Value], node: ast.AST) -> Value:
     """The result of a function of NumPy's that only moves elements."""
     every = [atoms_of(env, value, node) for value in values]
-    return array_of(np.asarray(env.evaluate(node, function, *every), object))
+    result = env.evaluate(node, function, *every)
+    return array_of(result if isinstance(result, np.ndarray) else filled((), [result]))
 
 
 # --- captured arrays ------------------------------------------------------------------------------------------------
@@ -191,9 +198,13 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
             return number(len(shape))
         case "size":
             return number(int(np.prod(shape)))
+        case "real" | "imag":
+            at = Complex.fields.index(node.attr)
+            items = [cast(Record, as_complex(item)) for item in atoms_of(env, array, node).flat]
+            return array_of(filled(shape, [item[at] for item in items]))
     if node.attr in _METHODS:
         return Partial(Static(getattr(np, _METHODS[node.attr])), Arguments((array,)))
-    known = ", ".join(["T", "shape", "ndim", "size", *_METHODS])
+    known = ", ".join(["T", "shape", "ndim", "size", "real", "imag", *_METHODS])
     env.fail(node, f"{describe(array)} has no {node.attr} in a kernel", f"one of {known}; or a function of NumPy's")
 
 
@@ -209,9 +220,7 @@ def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) 
         chosen = atoms[key]
     except IndexError as error:
         env.fail(node, f"this index does not fit {describe(array)}: {error}", "an index inside the array")
-    if isinstance(chosen, Atom):
-        return chosen
-    return array_of(np.asarray(chosen, object))
+    return array_of(chosen) if isinstance(chosen, np.ndarray) else of_python(chosen)
 
 
 def _is_known(index: Value) -> bool:
@@ -238,7 +247,7 @@ def index_of(env: Environment, node: ast.expr, part: Callable[[ast.expr], Value]
 
 
 def contracted(
-    env: Environment, left: Value, right: Value, times: Callable[..., Atom], plus: Callable[..., Atom], node: ast.AST
+    env: Environment, left: Value, right: Value, times: Callable[..., Value], plus: Callable[..., Value], node: ast.AST
 ) -> Value:
     """`left @ right`: the sum of products over the last axis of one and the last but one of the other."""
     a, b = (atoms_of(env, value, node) for value in (left, right))
@@ -249,10 +258,10 @@ def contracted(
     if a.shape[-1] != b.shape[0]:
         env.fail(node, f"arrays of shapes {a.shape} and {b.shape} cannot be multiplied by @", "shapes that fit")
     rows, columns = np.atleast_2d(a), b if b.ndim == 2 else b[:, None]
-    items: list[Atom] = []
+    items: list[Value] = []
     for row in rows:
         for column in columns.T:
-            total: Atom = Const(0, "int")
+            total: Value = Const(0, "int")
             for at, (x, y) in enumerate(zip(row, column, strict=True)):
                 total = plus(total, times(x, y)) if at else times(x, y)
             items.append(total)
@@ -262,8 +271,15 @@ def contracted(
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
+def complex_of(env: Environment, item: Value, node: ast.AST) -> Value:
+    """An element as a complex number."""
+    return as_complex(env.convert(item, "float", node) if isinstance(item, Atom) else item)
+
+
 def of_one_kind(env: Environment, atoms: Atoms, node: ast.AST) -> Atoms:
     """The elements of an array, converted to the widest kind among them."""
+    if any(map(is_complex, atoms.flat)):
+        return filled(atoms.shape, [complex_of(env, item, node) for item in atoms.flat])
     order: list[Kind] = ["bool", "int", "float"]
     kind: Kind = max((item.kind for item in atoms.flat), key=order.index, default="float")
     return filled(atoms.shape, [env.convert(item, kind, node) for item in atoms.flat])
