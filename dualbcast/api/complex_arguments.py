@@ -18,7 +18,9 @@ from dualbcast.frontend.values import Axes
 
 def is_complex(value: Any) -> bool:
     """Whether a value is a complex number, or an array or a Variable of such."""
-    return isinstance(value, complex) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
+    dtype = getattr(value, "dtype", None)
+    # PyTorch's dtypes have no kind.
+    return isinstance(value, complex) or getattr(dtype, "kind", "") == "c" or getattr(dtype, "is_complex", False)
 
 
 def split(form: Form, values: tuple[Any, ...]) -> tuple[Form, tuple[Any, ...]]:
@@ -37,6 +39,11 @@ def split(form: Form, values: tuple[Any, ...]) -> tuple[Form, tuple[Any, ...]]:
     return _form(form, places), tuple(parts)
 
 
+def parts_named(name: str) -> list[str]:
+    """The names of the two parts of a complex argument."""
+    return [f"{name}.{part}" for part in Complex.fields]
+
+
 @lru_cache(maxsize=1024)
 def _form(form: Form, places: tuple[int, ...]) -> Form:
     names: list[str] = []
@@ -46,7 +53,7 @@ def _form(form: Form, places: tuple[int, ...]) -> Form:
         moved[at] = len(names)
         if at in places:
             pairs.append(len(names))
-        names += [f"{name}.{part}" for part in Complex.fields] if at in places else [name]
+        names += parts_named(name) if at in places else [name]
     count, slots = 0, list(form.slots)
     for position, slot in enumerate(form.slots):
         if slot is None and count in places:

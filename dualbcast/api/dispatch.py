@@ -14,10 +14,9 @@ import numpy as np
 
 from dualbcast.adapters import Adapter, adapter_for, adapter_of
 from dualbcast.api.binding import Binder, Form, Wrt, named_in
-from dualbcast.api.complex_arguments import is_complex, split
+from dualbcast.api.complex_arguments import is_complex, parts_named, split
 from dualbcast.api.specialisation import Program, Specialisation
 from dualbcast.api.whole_arrays import places_along, without_block
-from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError
 from dualbcast.foreign_objects import plain_arrays, recorder_of
 from dualbcast.frontend.arrays.signatures import Core
@@ -284,11 +283,10 @@ def directions(
         return tuple(at for at, _ in enumerate(form.names) if kinds[at] == "float" and at not in whole)
     positions: list[int] = []
     for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
-        own = [at for at, each in enumerate(names) if each == name or each.startswith(f"{name}[")]
+        # One, or both parts of a complex number; or those of each element of its core.
+        own = [at for at, each in enumerate(names) if each.partition("[")[0] in (name, *parts_named(str(name)))]
         if own:
-            positions += own  # one; or one for each element of its core
-        elif f"{name}.real" in names:
-            positions += [names.index(f"{name}.{part}") for part in Complex.fields]
+            positions += own
         elif name in binder.static:
             raise ArgumentError(f"wrt={item!r}: {name} is static, so there is no derivative in it")
         elif name in form.parameters:

@@ -81,7 +81,7 @@ class Program:
             arrays = tuple([capture.read() for capture in self._captures])
         except Exception:  # a name is gone, or a property raises; the front end will report it at its line
             return None
-        if tuple(map(array_kind, arrays)) != self._kinds:
+        if tuple(map(array_kind, arrays)) != self._kinds or any(array.dtype.kind == "c" for array in arrays):
             return None
         return (*arrays, *self.places((*values, *arrays))) if self._axes else arrays
 

@@ -36,7 +36,7 @@ from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, binary_operator, choose, unary_operator
 from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_complex, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
-from dualbcast.ir.simplification import number
+from dualbcast.ir.simplification import number, zero
 
 ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
 _NONE, _RAISE = Static(None), Static("raise")
@@ -222,6 +222,16 @@ def _complex(env: Environment, node: ast.Call, real: Value = ZERO, imag: Value =
     if is_complex(real) and imag == ZERO:
         return real
     return complex_values.made(env, real, imag, node)
+
+
+@_builtin(np.conjugate, np.real)
+def _real(env: Environment, node: ast.Call, x: Atom, /) -> Value:
+    return env.convert(x, "int" if x.kind == "bool" else x.kind, node)
+
+
+@_builtin(np.imag)
+def _imag(_env: Environment, _node: ast.Call, x: Atom, /) -> Value:
+    return zero("int" if x.kind == "bool" else x.kind)
 
 
 @_builtin(np.float32)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from dualbcast import complex_numbers
-from dualbcast.complex_numbers import Complex
 from dualbcast.frontend.arithmetic import as_number, as_scalar
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.values import Arguments, Record, Value, is_complex
-from dualbcast.ir.nodes import Const
+from dualbcast.frontend.values import Arguments, Record, Value, complex_number, is_complex
+from dualbcast.ir.nodes import Const, Kind
+from dualbcast.rules.guards import Capture, PartsOf
 
 _POWERS = pow, np.power, np.float_power
 # By the name in `complex_numbers`, the callables that mean it where an argument is complex; those of `cmath` always do.
@@ -70,7 +70,16 @@ _FUNCTIONS = _entries()
 def made(env: Environment, real: Value, imag: Value, node: ast.AST) -> Record:
     """The complex number of two real ones."""
     parts = [env.convert(as_scalar(env, part, node), "float", node) for part in (real, imag)]
-    return Record(Complex, parts, Complex.fields)
+    return complex_number(parts)
+
+
+def captured(env: Environment, capture: Capture, kind: Kind) -> Value:
+    """The element of a captured array of complex numbers, of which each part is a parameter."""
+    key = id(capture.place), capture.key
+    if key not in env.cores:
+        parts = PartsOf(capture._replace(value=None)).captures()
+        env.cores[key] = complex_number([env.array(part, kind) for part in parts])
+    return env.cores[key]
 
 
 def from_any(env: Environment, value: Value, node: ast.AST) -> Record:
@@ -81,7 +90,7 @@ def from_any(env: Environment, value: Value, node: ast.AST) -> Record:
 def call(env: Environment, function: Any, arguments: Arguments, node: ast.AST) -> Value | None:
     """The result of a function of complex numbers; None where it is none, or takes none here."""
     is_of_cmath = getattr(function, "__module__", None) == "cmath"
-    if not is_of_cmath and not any(map(is_complex, arguments.args)):
+    if not is_of_cmath and function is not np.angle and not any(map(is_complex, arguments.args)):
         return None
     if function is cmath.rect:
         r_and_phi = tuple([as_scalar(env, part, node) for part in arguments.args])

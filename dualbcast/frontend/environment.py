@@ -83,6 +83,7 @@ class Environment:
     # With core dimensions: what makes outputs of the value of a return, and arrays of captured ones; and those.
     finish: Callable[[Value, ast.AST], Value] | None = None
     core: Callable[[Capture, Kind], Value | None] | None = None
+    complex_array: Callable[[Capture, Kind], Value] = field(init=False)  # of the element of a captured complex array
     cores: dict[tuple[int, Any], Value] = field(default_factory=dict)
     # The names of derivatives.
     derived: set[str] = field(default_factory=set)
@@ -174,11 +175,11 @@ class Environment:
         if isinstance(value, np.bool_ | np.integer | np.floating):
             return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
         if isinstance(value, complex | np.complexfloating):
-            parts = number(float(value.real)), number(float(value.imag))
-            return Record(Complex, parts, Complex.fields)
+            return Record(Complex, (number(float(value.real)), number(float(value.imag))), Complex.fields)
         kind = self.array_kind(value)
         if kind is not None:
-            return self.array(capture, kind) if self.core is None else self.core(capture, kind)
+            array = self.core or (self.complex_array if value.dtype.kind == "c" else self.array)
+            return array(capture, kind)
         if isinstance(value, tuple):
             items: list[Value] = []
             for position, item in enumerate(value):

@@ -21,14 +21,15 @@ import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, CompileError, nested_too_deeply
+from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
-from dualbcast.frontend.arrays.signatures import Core, returned
+from dualbcast.frontend.arrays.signatures import Core, returned, with_real_elements
 from dualbcast.frontend.arrays.vectors import Dims, captured, is_array
 from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
-from dualbcast.frontend.values import Axes, Frame, Record, Static, Unassigned, Value, Whole, describe
+from dualbcast.frontend.values import Axes, Frame, Record, Static, Unassigned, Value, Whole, complex_number, describe
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of, remove_dead
 from dualbcast.rules.guards import Capture
@@ -121,6 +122,7 @@ def _lower_function(
     node = source.node
     frame = Frame(source, node, local_names(node), {})
     env = Environment(Names(RESERVED | RULES.keys()), array_kind, frame, notes=notes)
+    env.complex_array = partial(complex_values.captured, env)
     if returns is not None:
         env.finish, env.core = partial(returned, env, returns), partial(captured, env)
     env.guards.append(source.code())
@@ -190,7 +192,7 @@ def _bind_parameters(env: Environment, spec: ast.arguments, arguments: Sequence[
             env.taken.add(name)
         elif argument == "complex":
             parts = [Var(env.names.fresh(f"{name}_{part}"), "float") for part in Complex.fields]
-            value = Record(Complex, parts, Complex.fields)
+            value = complex_number(parts)
             params += parts
             env.taken.add(name)
         else:
@@ -213,6 +215,8 @@ def _outputs(env: Environment, value: Value, *, as_floats: bool) -> tuple[tuple[
         if env.finish is None and is_array(item):
             instead = "a tuple; or a signature for the decorator, such as signature='(),()->(2)'"
             env.fail(place, f"an output is {describe(item)}", instead)
+        if is_array(item):
+            item = with_real_elements(env, item, place)
         if isinstance(item, Record) and not item.is_iterator:
             parts = tuple(structure(part, f"{name}{at}") for at, part in enumerate(item))
             return Structure(item.python_type, parts, item.fields)

@@ -7,9 +7,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 
-from dualbcast.complex_numbers import Complex
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Static, Value, is_complex
+from dualbcast.frontend.values import Record, Static, Value, complex_number, is_complex
 from dualbcast.ir.nodes import ZERO, Atom, Const, Var
 from dualbcast.rules.guards import Capture
 
@@ -60,7 +59,7 @@ def as_complex(value: Value) -> Value:
     if not isinstance(value, Const | Var):
         return value
     real = Const(float(value.value), "float") if isinstance(value, Const) else value
-    return Record(Complex, (real, ZERO), Complex.fields)
+    return complex_number((real, ZERO))
 
 
 def class_of(value: Value) -> type | None:

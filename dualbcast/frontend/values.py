@@ -310,6 +310,11 @@ def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ..
 Raised = Kind | Literal["complex", "record"]
 
 
+def complex_number(parts: Iterable[Value]) -> Record:
+    """The complex number with these parts."""
+    return Record(Complex, parts, Complex.fields)
+
+
 def is_complex(value: Value) -> bool:
     """Whether a value is a complex number."""
     return isinstance(value, Record) and value.python_type is Complex

@@ -18,6 +18,7 @@ import numpy as np
 
 from dualbcast.adapters import Adapter, has_shape, register
 from dualbcast.api.whole_arrays import flat, spread
+from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, BoundsError, IterationError, ShapeError
 from dualbcast.ir.nodes import numbers
 from dualbcast.program import pipeline
@@ -124,6 +125,9 @@ class DaskAdapter(Adapter):
                     raise ShapeError(f"the shape of {name} is not known yet. Call {name}.compute_chunk_sizes() first.")
         arrays = _arrays(values, _shape(values, names))
         return tuple([np.empty(x.chunksize, x.dtype) if isinstance(x, da.Array) else x for x in arrays])
+
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        return da.map_blocks(Complex, real, imag, dtype=np.result_type(real.dtype, imag.dtype, np.complex64))
 
     def cast(self, value: Any, dtype: DType, name: str) -> Any:
         return converted(value, dtype, name)

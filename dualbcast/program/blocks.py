@@ -142,10 +142,7 @@ class Index:
         at = wrt.index(key) if isinstance(key, str) and key in wrt else key
         if _is_index(at) and -len(wrt) <= at < len(wrt):
             return self._results.positions[int(at)]
-        kind = type(self).__name__
-        hint = ""
-        if f"{key}.real" in wrt:
-            hint = f"; {key} is complex, and {key}.real has the complex derivative if the function is holomorphic"
+        kind, hint = type(self).__name__, hint_at_parts(key, wrt)
         raise BlockKeyError(f"this {kind} is in ({', '.join(wrt)}), not in {key!r}{hint or self._left_out(key)}")
 
     def _left_out(self, key: Any = None) -> str:
@@ -159,6 +156,13 @@ class Index:
         if isinstance(key, str):
             return f": {reasons[key]}" if key in reasons else ""
         return "".join(f"; {reason}" for reason in reasons.values())
+
+
+def hint_at_parts(key: Any, wrt: Sequence[str]) -> str:
+    """Which block is there for a complex argument, as the end of a sentence; nothing for any other key."""
+    if f"{key}.real" not in wrt:
+        return ""
+    return f"; {key} is complex, and {key}.real has the complex derivative if the function is holomorphic"
 
 
 def identifier(key: Any) -> Any:

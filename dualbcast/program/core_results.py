@@ -17,7 +17,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.arrays.signatures import core_outputs
 from dualbcast.ir.nodes import NUMBER, Structure
-from dualbcast.program.blocks import identifier
+from dualbcast.program.blocks import hint_at_parts, identifier
 from dualbcast.program.outputs import Results, Shape
 from dualbcast.program.products import Cores
 from dualbcast.program.results import Hessian, Jacobian
@@ -84,6 +84,8 @@ class CoreLayout:
         self.structure, self.outputs = core_outputs(structure)
         self.arguments = core_arguments(names, wrt)
         self.wrt = tuple([each.name for each in self.arguments])
+        # The places among the arguments of the real parts of complex ones, which their imaginary parts follow.
+        self.pairs = tuple([at for at, name in enumerate(self.wrt) if name.endswith(".real")])
         # Where the elements of each argument begin among all.
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.
@@ -258,7 +260,9 @@ class CoreBlocks:
             return names.index(key)
         if isinstance(key, int | np.integer) and not isinstance(key, bool) and -len(names) <= key < len(names):
             return int(key) % len(names)
-        raise BlockKeyError(f"this {type(self).__name__} is in ({', '.join(names)}), not in {key!r}")
+        raise BlockKeyError(
+            f"this {type(self).__name__} is in ({', '.join(names)}), not in {key!r}{hint_at_parts(key, names)}"
+        )
 
     def _output(self, key: Any) -> int:
         if isinstance(key, int | np.integer) and not isinstance(key, bool) and -self.outputs <= key < self.outputs:

@@ -63,6 +63,22 @@ class ElementOf:
         return array[(*index, ...)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PartsOf:
+    """The place of the parts of a captured array of complex numbers: items "real" and "imag"."""
+
+    array: Capture
+
+    def __getitem__(self, part: str) -> Any:
+        return getattr(self.array.read(), part)
+
+    def captures(self) -> tuple[Capture, ...]:
+        """The captures of both parts."""
+        whole = self.array.read()
+        names = "real", "imag"
+        return tuple([Capture(self, name, getattr(whole, name), f"{self.array.path}.{name}") for name in names])
+
+
 def reader(guard: Capture) -> Callable[[], Any]:
     """What reads a captured object as it is now."""
     if guard.attribute:

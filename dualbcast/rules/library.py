@@ -307,7 +307,6 @@ _REASONS = {
     "promises a single rounding, which not every target gives; write x * y + z": "math.fma",
     "takes a sequence; write the sum or product out, or loop over a tuple": "math.fsum math.sumprod",
     "measures the floating-point format, not a number": "math.ulp numpy.spacing",
-    "is about complex numbers; arrays are real here": "numpy.conjugate",
     "is about dates; arrays hold numbers here": "numpy.isnat",
     "multiplies along an axis, which is not an element-wise operation": "numpy.matmul numpy.matvec numpy.vecdot "
     "numpy.vecmat",

@@ -167,13 +167,6 @@ def test_lengths_that_disagree():
         dot(1.0, np.zeros(4))
 
 
-def test_complex_numbers_are_refused():
-    norm = differentiable_broadcast(signature="(n),()->()")(lambda v, s: np.sum(v) * s)
-    for v, s in ((np.ones(3) * 1j, 1.0), (np.ones(3), 1j)):
-        with pytest.raises(ArgumentError, match="is complex, which functions with a signature do not take"):
-            norm(v, s)
-
-
 WRONG_FUNCTIONS = [
     ("(2)->(3)", lambda v: v, "has shape (2,), and by the signature it has shape (3,)"),
     ("(2)->()", lambda v: v, "has shape (2,), and by the signature it is a number"),

@@ -65,3 +65,28 @@ def test_arrays_with_cores_that_later_calls_write_to_on_a_gpu():
         for ours, theirs in zip((*pushed, *pulled), (*expected, *other), strict=True):
             assert isinstance(ours, xp.ndarray)
             np.testing.assert_allclose(xp.asnumpy(ours), theirs, rtol=1e-11, atol=1e-13)
+
+
+@differentiable_broadcast(signature="(2,2),(2),()->(2),()")
+def gate(m, v, angle):
+    w = m @ v * np.exp(1j * angle)
+    return w, np.vdot(w, v).real
+
+
+def test_complex_elements_on_a_gpu():
+    xp = pytest.importorskip("cupy")
+    rng = np.random.default_rng(0)
+    m, v = (rng.normal(size=(33, *core)) + 1j * rng.normal(size=(33, *core)) for core in ((2, 2), (2,)))
+    host = m, v, rng.normal(size=33)
+    device = [xp.asarray(each) for each in host]
+    for _turn in range(2):
+        found, wanted = gate.value_and_jacobian(*device), gate.value_and_jacobian(*host)
+        for output in range(2):
+            np.testing.assert_allclose(xp.asnumpy(found[0][output]), wanted[0][output], rtol=1e-12, atol=1e-14)
+            for name in found[1].wrt:
+                block = xp.asnumpy(found[1][name][output])
+                np.testing.assert_allclose(block, wanted[1][name][output], rtol=1e-12, atol=1e-14)
+        pulled, other = gate.vjp(*device)[1](found[0]), gate.vjp(*host)[1](wanted[0])
+        for ours, theirs in zip(pulled, other, strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(xp.asnumpy(ours), theirs, rtol=1e-11, atol=1e-13)

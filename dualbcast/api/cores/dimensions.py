@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.adapters import adapter_for
-from dualbcast.api.binding import Binder, Form
-from dualbcast.api.complex_arguments import is_complex
+from dualbcast.api.binding import COMPLEX, Binder, Form
+from dualbcast.api.complex_arguments import is_complex, parts_named
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import called, is_variable, plain_arrays
 from dualbcast.frontend.arrays.signatures import Core
@@ -76,7 +76,7 @@ class CoreBinder(Binder):
         self.plain = _Empty()  # since each call looks at the shapes
         # By the forms and shapes of a call and its arrays; and by the form of a call and the cores of its arrays.
         self._checked: Recent[tuple[Form, tuple[Shape, ...]]] = Recent()
-        self._core_forms: dict[tuple[Form, tuple[Shape, ...]], Form] = {}
+        self._core_forms: dict[tuple[Form, tuple[Shape, ...], tuple[bool, ...]], Form] = {}
 
     def bind(self, args: tuple[Any, ...], named: dict[str, Any], wanted: Any) -> tuple[Form, tuple[Any, ...]]:
         """The form of a call with a parameter for each element, and the views that are its values."""
@@ -90,28 +90,24 @@ class CoreBinder(Binder):
         flat, cores = known
         parts: list[Any] = []
         for value, shape in zip(values, cores, strict=True):
-            if shape:
-                parts += elements(value, shape)
-            else:
-                parts.append(value)
+            for part in (value.real, value.imag) if is_complex(value) else (value,):
+                if shape:
+                    parts += elements(part, shape)
+                else:
+                    parts.append(part)
         return flat, tuple(parts)
 
     def _check(self, form: Form, values: tuple[Any, ...]) -> tuple[Form, tuple[Shape, ...]]:
         """The form with a parameter for each element, and the core of each array, whose shapes are checked."""
-        for name, value in zip(form.names, values, strict=True):
-            if is_complex(value):
-                raise ArgumentError(
-                    f"{name} is complex, which functions with a signature do not take. Pass {name}.real and "
-                    f"{name}.imag as two arguments."
-                )
         dims = self._dims(form)
         for name, value, own in zip(form.names, values, dims, strict=True):
             if own:
                 self._check_array(name, value)
         cores = tuple([shape_of(value)[-len(own) :] if own else () for value, own in zip(values, dims, strict=True)])
-        flat = self._core_forms.get((form, cores))
+        key = form, cores, tuple(map(is_complex, values))
+        flat = self._core_forms.get(key)
         if flat is None:
-            flat = self._core_forms.setdefault((form, cores), self._new_form(form, values, dims))
+            flat = self._core_forms.setdefault(key, self._new_form(form, values, dims))
         # A whole array does not broadcast, and the lengths that follow it are numbers.
         whole, every = dict(form.whole), zip(form.names, values, cores, strict=True)
         self._check_rest([each for place, each in enumerate(every) if place not in whole])
@@ -148,14 +144,18 @@ class CoreBinder(Binder):
             if math.prod(core) > _LARGEST:
                 raise self._misfit(name, own, shape, f"a core may have {_LARGEST:,} elements at most")
             cores.append(core)
-        remaining = iter(cores)
+        are_complex = [*map(is_complex, values)]
+        remaining = iter(zip(cores, are_complex, strict=True))
         slots: list[Static | Core | Axes | str | None] = []
         for slot in form.slots:
-            shape = () if isinstance(slot, Static) else next(remaining)
-            slots.append(Core(shape) if shape else slot)
+            shape, has_parts = ((), False) if isinstance(slot, Static) else next(remaining)
+            slots.append(Core(shape, has_parts) if shape else COMPLEX if has_parts else slot)
             for _ in range(slot.ndim if isinstance(slot, Axes) else 0):
                 next(remaining)
-        flat_names = [names_of(name, shape) for name, shape in zip(form.names, cores, strict=True)]
+        flat_names = [
+            [each for part in (parts_named(name) if has_parts else (name,)) for each in names_of(part, shape)]
+            for name, shape, has_parts in zip(form.names, cores, are_complex, strict=True)
+        ]
         whole = tuple([(sum(map(len, flat_names[:place])), axes) for place, axes in form.whole])
         every = tuple([each for own in flat_names for each in own])
         lengths: dict[int | str, int] = {each: length for each, (length, _) in sizes.items()}

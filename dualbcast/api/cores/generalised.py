@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from dualbcast.api import complex_arguments
 from dualbcast.api.binding import Binder, Wrt
 from dualbcast.api.cores.dimensions import CoreBinder, CoreSignature
 from dualbcast.api.cores.direct_calls import CoreDirect, are_arrays
@@ -36,13 +37,13 @@ class CorePullback:
     @property
     def wrt(self) -> tuple[str, ...]:
         """The names of the arguments whose cotangents a call returns."""
-        return tuple([each.name for each in self._layout.arguments])
+        return _whole(self._layout, self._layout.wrt)
 
     @entry_point
     def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments, of their shapes, for a cotangent of each output."""
         given = cotangents[0] if len(cotangents) == 1 else cotangents
-        return tuple(_pulled_back(self._specialisation, self._layout, "pullback", self._values, given))
+        return _whole(self._layout, _pulled_back(self._specialisation, self._layout, "pullback", self._values, given))
 
 
 class GeneralisedFunction(BroadcastFunction):
@@ -140,7 +141,7 @@ class GeneralisedFunction(BroadcastFunction):
         layout = _layout(specialisation)
         arrays = _pulled_back(specialisation, layout, "value_and_pullback", values, cotangents)
         count = len(layout.outputs)
-        return layout.structure.pack(arrays[:count]), tuple(arrays[count:])
+        return layout.structure.pack(arrays[:count]), _whole(layout, arrays[count:])
 
     @entry_point
     def hvp(  # type: ignore[override]
@@ -228,10 +229,16 @@ def _layout(specialisation: Specialisation, wrt: tuple[int, ...] | None = None) 
 
 def _tangents(given: Sequence[Any], layout: CoreLayout) -> list[Any]:
     """The tangents of the elements."""
+    given = complex_arguments.parts_of(given, range(len(layout.arguments)), layout.pairs)
     if len(given) != len(layout.arguments):
         raise ArgumentError("a tangent is for one argument, and an argument has one tangent; name each argument once")
     pairs = zip(given, layout.arguments, strict=True)
     return [part for tangent, each in pairs for part in parts_of(tangent, each.shape, f"the tangent of {each.name}")]
+
+
+def _whole(layout: CoreLayout, of_arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """What there is for each argument, where the parts of a complex one are one."""
+    return complex_arguments.joined(of_arguments, range(len(layout.arguments)), layout.pairs)
 
 
 def _pulled_back(

@@ -13,21 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualbcast.frontend.arrays.vectors import Dims, array_of, atoms_of, of_one_kind
+from dualbcast.complex_numbers import Complex
+from dualbcast.frontend.arrays.vectors import Dims, array_of, atoms_of, filled, of_one_kind, of_parts
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Value, array_named, describe
+from dualbcast.frontend.values import Record, Value, array_named, complex_number, describe, is_complex
 from dualbcast.ir.nodes import Kind, Structure, Var
 
 
 class Core(NamedTuple):
-    """A parameter that is an array of this shape, with elements of one kind."""
+    """A parameter that is an array of this shape, with elements of one kind. Those of a complex one are two parameters
+    each: first come the real parts of all, and then the imaginary parts."""
 
     shape: tuple[int, ...]
+    is_complex: bool = False
     kind: Kind = "float"
 
     def taken_from(self, kinds: Iterator[Kind]) -> Core:
-        """With the kind of its elements, of which `kinds` has one for each."""
-        own = [next(kinds) for _ in np.ndindex(*self.shape)]
+        """With the kind of its elements, of which `kinds` has one for each parameter."""
+        own = [next(kinds) for _ in range(math.prod(self.shape) * (1 + self.is_complex))]
         return self._replace(kind=own[0] if own else "float")
 
     def parameters(self, env: Environment, name: str, params: list[Var]) -> Value:
@@ -38,7 +41,10 @@ class Core(NamedTuple):
             env.taken.add(label)
             return params[-1]
 
-        return array_named(name, self.shape, parameter)
+        if not self.is_complex:
+            return array_named(name, self.shape, parameter)
+        parts = [array_named(f"{name}_{part}", self.shape, parameter) for part in Complex.fields]
+        return of_parts(env, parts, env.frame.node)
 
 
 def returned(env: Environment, outputs: Sequence[Dims], value: Value, node: ast.AST) -> Value:
@@ -66,6 +72,16 @@ def _output(env: Environment, value: Value, dims: Dims, sizes: dict[str, int], l
         env.fail(node, f"{label} {has}, and by the signature it {needs}", "an array of that shape, or nested tuples")
     sizes.update((each, size) for each, size in zip(dims, atoms.shape, strict=True) if isinstance(each, str))
     return array_of(of_one_kind(env, atoms, node))
+
+
+def with_real_elements(env: Environment, array: Record, node: ast.AST) -> Record:
+    """An array of complex numbers as a complex number of arrays, which results are put together from; any other as it
+    is."""
+    atoms = atoms_of(env, array, node)
+    if not any(map(is_complex, atoms.flat)):
+        return array
+    parts = zip(*of_one_kind(env, atoms, node).flat, strict=True)
+    return complex_number([array_of(filled(atoms.shape, items)) for items in parts])
 
 
 class CoreOutput(NamedTuple):

@@ -24,12 +24,13 @@ from dualbcast.frontend.values import (
     Static,
     Value,
     array_named,
+    complex_number,
     describe,
     is_complex,
 )
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
 from dualbcast.ir.simplification import number
-from dualbcast.rules.guards import Capture, ElementOf
+from dualbcast.rules.guards import Capture, ElementOf, PartsOf
 
 # The lengths of core dimensions; one that only outputs have is a name, and the function decides it.
 Dims = tuple[int | str, ...]
@@ -60,7 +61,7 @@ def array_of(atoms: Atoms) -> Value:
 def of_python(item: Any) -> Value:
     """A number of Python's, or one that is a value already, as a value."""
     if isinstance(item, complex):
-        return Record(Complex, [number(item.real), number(item.imag)], Complex.fields)
+        return complex_number([number(item.real), number(item.imag)])
     return item if isinstance(item, Atom | Record) else number(item)
 
 
@@ -164,6 +165,12 @@ def moved(env: Environment, function: Callable[..., Any], values: Iterable[Value
     return array_of(result if isinstance(result, np.ndarray) else filled((), [result]))
 
 
+def of_parts(env: Environment, parts: Sequence[Value], node: ast.AST) -> Value:
+    """The array of complex numbers with these arrays of real and of imaginary parts."""
+    real, imag = [atoms_of(env, part, node) for part in parts]
+    return array_of(filled(real.shape, map(complex_number, zip(real.flat, imag.flat, strict=True))))
+
+
 # --- captured arrays ------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +179,9 @@ def captured(env: Environment, capture: Capture, kind: Kind) -> Value | None:
     if capture.value.size > LARGEST:
         return None
     key = id(capture.place), capture.key
+    if key not in env.cores and capture.value.dtype.kind == "c":
+        parts = [captured(env, part, kind) for part in PartsOf(capture._replace(value=None)).captures()]
+        env.cores[key] = of_parts(env, [part for part in parts if part is not None], env.frame.node)
     if key not in env.cores:
         place = ElementOf(capture._replace(value=None), tuple(capture.value.shape))
 

@@ -56,6 +56,10 @@ class TorchAdapter(Adapter):
         numpy_dtype(value, name)
         return value.to(torch_dtype(dtype))
 
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        dtype = torch.promote_types(torch.promote_types(real.dtype, imag.dtype), torch.float32)
+        return torch.complex(real.to(dtype), imag.to(dtype))
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         return torch.stack(tuple(blocks), dim=-1)
 
