@@ -247,6 +247,7 @@ EXPRESSIONS: list[Any] = [
     lambda a, v: v.dot(a) + np.inner(a, v) + np.outer(v, v)[0] + np.vdot(v, v),
     lambda a, v: np.full(3, v[0]) + np.zeros(3) + np.ones_like(v) + np.arange(3),
     lambda a, v: np.roll(v, 1) + np.flip(v) + a.reshape(9)[3:6] + a.ravel()[:3] + np.swapaxes(a, 0, 1)[0],
+    lambda a, v: a.reshape(1, 9)[0, :3] + a.reshape((9, 1))[3:6, 0] + a.transpose(1, 0)[0] + a.transpose((1, 0))[1],
     lambda a, v: v**2 / (1 + v**2) - -v + (v if np.any(a > 1) else +v),
     lambda a, v: np.array([x for x in v if True]) + np.array(sorted(v)) + len(a) + a.shape[0] + a.ndim + a.size,
     lambda a, v: v[None, :][0] + a[..., 0] + a[[0, 2, 1], 0] + np.hypot(v, 1.0) + np.exp(v) * np.eye(3)[1],

@@ -17,7 +17,16 @@ import numpy as np
 
 from dualbcast import linalg
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, select, truth
-from dualbcast.frontend.arrays.vectors import array_of, atoms_of, broadcast, elementwise, filled, moved
+from dualbcast.frontend.arrays.vectors import (
+    array_of,
+    atoms_of,
+    broadcast,
+    elementwise,
+    filled,
+    moved,
+    reshape,
+    transpose,
+)
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.operators import matmul
@@ -102,6 +111,8 @@ for _name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes", "moveaxis
     OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
 for _name in ("atleast_1d", "atleast_2d", "expand_dims", "repeat", "tile", "take"):
     OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
+for _method in (transpose, reshape):
+    OF_ARRAYS[_method] = partial(_moves, _method)
 for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
     OF_ARRAYS[getattr(np, _name)] = partial(_joins, getattr(np, _name))
 
