@@ -24,7 +24,6 @@ from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import beside
 from dualbcast.runtime.launch_plan import Recent
 
-
 # The types of keys that are equal only if they mean the same; False is equal to 0.
 _EXACT = {str, int}
 

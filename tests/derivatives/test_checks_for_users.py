@@ -385,6 +385,6 @@ def test_arrays_of_another_library_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
     function = differentiable_broadcast(lambda x, y: x * y)
     for arrays, named in (((pandas.Series(A), 2.0), {}), ((2.0,), {"y": pandas.Series(A)})):
-        with pytest.raises(ArgumentError, match=r"check_derivatives takes arrays of NumPy's and CuPy's, .* of pandas's"):
+        with pytest.raises(ArgumentError, match=r"check_derivatives takes arrays .* of pandas's"):
             check_derivatives(function, *arrays, **named)
     assert check_derivatives(function, [0.5, 2.0], np.ma.masked_array([1.0, 2.0])) < 1e-10
