@@ -363,6 +363,14 @@ def _einsum(env: Environment, node: ast.Call, subscripts: Value, /, *arrays: Val
 # --- linear algebra, which is written in the language itself ---------------------------------------------------------
 
 
+@_builtin(linalg.rows_of_square)
+def _rows_of_square(env: Environment, node: ast.Call, matrix: Value, /) -> Value:
+    shape = atoms_of(env, matrix, node).shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        env.fail(node, f"a square matrix is needed, and this has shape {shape}")
+    return Const(shape[0], "int")
+
+
 def _from_linalg(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value) -> Value:
     arrays = tuple(array_of(atoms_of(env, arg, node)) for arg in args)
     return call_value(env, Static(function), Arguments(arrays), node)
