@@ -23,6 +23,10 @@ The table has every function without Python source that a scalar function may ca
 terms of the arguments and the result `y`. A partial of `0` ends differentiation: nothing is computed or stored for
 it. The table is generated from the rows in `dualbcast/rules/`, which differentiation and the tests read too.
 
+Names such as `asin_slope` are functions of this package, in `dualbcast/rules/curvatures.py` and `dualbcast/special/`.
+[Slopes with custom derivatives](#slopes-with-custom-derivatives) says what those compute that have derivatives of their
+own. A row without a Python spelling is a part of other functions.
+
 Arithmetic (`+ - * /`, unary minus) and conditional expressions have the textbook rules. `abs`, `min`, `max` and
 comparisons look at values only; on a tie `min` and `max` take the first argument's derivative.
 

@@ -166,6 +166,16 @@ def adapter_for(value: Any) -> Adapter | None:
     return adapter
 
 
+def refuse_other_libraries(what: str, values: Iterable[Any]) -> None:
+    """Raise an `ArgumentError` if one of the values is an array that is neither NumPy's nor CuPy's."""
+    for adapter in filter(None, map(adapter_for, values)):
+        if adapter.name != "numpy.ma":
+            raise ArgumentError(
+                f"{what} takes arrays of NumPy's and CuPy's, and this call is on arrays of {adapter.name}'s. "
+                "Pass their numbers as arrays of NumPy's."
+            )
+
+
 def is_lazy(value: Any) -> bool:
     """Whether a value is an array of another library's that a Variable of the graph may hold."""
     adapter = adapter_for(value)

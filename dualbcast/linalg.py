@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.errors import ShapeError
 from dualbcast.rules.registration import custom_partials, stop_derivative
 
 __all__ = ["cross", "det", "eigh", "eigvalsh", "inv", "norm", "normalize", "solve"]
@@ -23,8 +24,24 @@ def __dir__() -> list[str]:
 _SWEEPS = 6
 
 
+def rows_of_square(a: Any) -> Any:
+    """The number of rows of a square matrix; any other is a `ShapeError`, and in a kernel an error of the compiler."""
+    if not all(np.shape(row) == (len(a),) for row in a):
+        raise ShapeError(f"a square matrix is needed, and this has shape {np.shape(a)}")
+    return len(a)
+
+
 def cross(a: Any, b: Any) -> Any:
-    """The cross product of two vectors of three numbers.
+    """The cross product of two vectors.
+
+    Parameters
+    ----------
+    a, b : array of shape (3,)
+        The vectors.
+
+    Returns
+    -------
+    array of shape (3,)
 
     Examples
     --------
@@ -40,7 +57,15 @@ def cross(a: Any, b: Any) -> Any:
 def norm(a: Any) -> Any:
     """The Euclidean norm of a vector, or the Frobenius norm of a matrix.
 
-    Its derivative at zero is taken to be 0, as PyTorch has it; JAX gives NaN.
+    Parameters
+    ----------
+    a : array
+        A vector or a matrix.
+
+    Returns
+    -------
+    float
+        Its derivative at zero is taken to be 0, as PyTorch has it; JAX gives NaN.
 
     Examples
     --------
@@ -64,7 +89,17 @@ def _root(total: float) -> float:
 
 
 def normalize(a: Any) -> Any:
-    """A vector divided by its norm; NaN if that is zero.
+    """A vector divided by its norm.
+
+    Parameters
+    ----------
+    a : array
+        A vector, or a matrix.
+
+    Returns
+    -------
+    array
+        Of the shape of `a`; NaN if the norm is zero.
 
     Examples
     --------
@@ -78,7 +113,20 @@ def normalize(a: Any) -> Any:
 def det(a: Any) -> Any:
     """The determinant of a square matrix: by its definition up to 3 by 3, else by elimination with pivots.
 
-    Where elimination meets a column of zeros, the determinant is 0, and its derivative in that column is NaN.
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+
+    Returns
+    -------
+    float
+        Where elimination meets a column of zeros, it is 0, and its derivative in that column is NaN.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
 
     Examples
     --------
@@ -86,24 +134,38 @@ def det(a: Any) -> Any:
     >>> linalg.det(((2.0, 1.0), (1.0, 3.0)))
     5.0
     """
-    if len(a) == 1:
+    size = rows_of_square(a)
+    if size == 1:
         return a[0][0]
-    if len(a) == 2:
+    if size == 2:
         return a[0][0] * a[1][1] - a[0][1] * a[1][0]
-    if len(a) == 3:
+    if size == 3:
         return (
             a[0][0] * (a[1][1] * a[2][2] - a[1][2] * a[2][1])
             + a[0][1] * (a[1][2] * a[2][0] - a[1][0] * a[2][2])
             + a[0][2] * (a[1][0] * a[2][1] - a[1][1] * a[2][0])
         )
-    rows, sign = _eliminated([(*row,) for row in a], len(a), True)
+    rows, sign = _eliminated([(*row,) for row in a], size, True)
     return math.prod([sign, *[row[at] for at, row in enumerate(rows)]])
 
 
 def inv(a: Any) -> Any:
-    """The inverse of a square matrix; its elements are infinite or NaN if that is singular.
+    """The inverse of a square matrix: up to 3 by 3 the adjugate over the determinant, else by elimination with pivots.
 
-    Up to 3 by 3 it is the adjugate over the determinant, else found by elimination with pivots.
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+
+    Returns
+    -------
+    array of shape (n, n)
+        Its elements are infinite or NaN if the matrix is singular.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
 
     Examples
     --------
@@ -112,12 +174,13 @@ def inv(a: Any) -> Any:
     array([[ 0.5 , -0.  ],
            [-0.  ,  0.25]])
     """
-    if len(a) == 1:
+    size = rows_of_square(a)
+    if size == 1:
         return np.array([[1.0 / a[0][0]]])
-    if len(a) > 3:
-        return solve(a, np.eye(len(a)))
+    if size > 3:
+        return solve(a, np.eye(size))
     scale = 1.0 / det(a)
-    if len(a) == 2:
+    if size == 2:
         return np.array([[a[1][1] * scale, -a[0][1] * scale], [-a[1][0] * scale, a[0][0] * scale]])
     columns = (cross(a[1], a[2]), cross(a[2], a[0]), cross(a[0], a[1]))
     return np.array([[column[at] * scale for column in columns] for at in range(3)])
@@ -126,18 +189,35 @@ def inv(a: Any) -> Any:
 def solve(a: Any, b: Any) -> Any:
     """The solution x of `a @ x = b`, for a vector or a matrix b.
 
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+    b : array of shape (n,) or (n, k)
+        The right side, or one in each column.
+
+    Returns
+    -------
+    array
+        Of the shape of `b`. Its elements are infinite or NaN if the matrix is singular.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
     Examples
     --------
     >>> from dualbcast import linalg
     >>> linalg.solve(((2.0, 0.0), (0.0, 4.0)), (2.0, 2.0))
     array([1. , 0.5])
     """
-    if len(a) <= 3:
+    size = rows_of_square(a)
+    if size <= 3:
         return inv(a) @ np.array(b)
     right = np.array(b)
     columns = right if right.ndim == 2 else right[:, None]
-    size = len(a)
-    rows, _ = _eliminated([(*one, *other) for one, other in zip(a, columns)], size, False)  # noqa: B905
+    rows, _ = _eliminated([(*one, *other) for one, other in zip(a, columns, strict=True)], size, False)
     found: list[Any] = []
     for row in rows[::-1]:  # from the last unknown to the first
         known = [np.multiply(row[size - 1 - at], part) for at, part in enumerate(found)]
@@ -176,7 +256,22 @@ def _eliminated(rows: Any, size: int, has_zeros: bool) -> Any:
 
 
 def eigvalsh(a: Any) -> Any:
-    """The eigenvalues of a symmetric matrix, in ascending order; the lower triangle is read, as NumPy does.
+    """The eigenvalues of a symmetric matrix.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix, of which the lower triangle is read, as NumPy does.
+
+    Returns
+    -------
+    array of shape (n,)
+        In ascending order.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
 
     Notes
     -----
@@ -199,10 +294,20 @@ def eigvalsh(a: Any) -> Any:
 
 
 def eigh(a: Any) -> Any:
-    """The eigenvalues of a symmetric matrix in ascending order, and its eigenvectors, the columns of a matrix.
+    """The eigenvalues and eigenvectors of a symmetric matrix; see `eigvalsh` for the method and the errors.
 
-    A vector has the length 1, and may have the other sign than NumPy's. Where eigenvalues are equal, their vectors have
-    no derivative: it is NaN, and not a wrong number. See `eigvalsh` for the method.
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix, of which the lower triangle is read, as NumPy does.
+
+    Returns
+    -------
+    eigenvalues : array of shape (n,)
+        In ascending order.
+    eigenvectors : array of shape (n, n)
+        One in each column, of the length 1. It may have the other sign than NumPy's. Where eigenvalues are equal, their
+        vectors have no derivative: it is NaN.
 
     Examples
     --------
@@ -218,7 +323,7 @@ def eigh(a: Any) -> Any:
 
 def _diagonal(a: Any, has_vectors: bool) -> Any:
     """The eigenvalues in any order, and the eigenvectors, one after the other."""
-    size = len(a)
+    size = rows_of_square(a)
     whole = [[a[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)]
     basis = _basis([[stop_derivative(x) for x in row] for row in whole])
     # In that basis the matrix is diagonal, up to roundings; what is beside the diagonal is zero, with its derivative.

@@ -63,7 +63,15 @@ def _fraction(high: int, low: int) -> float:
 def uniform(key: int, counter: int, stream: int = 0) -> float:
     """A number that is uniform in [0, 1): a multiple of 2**-53, which float32 rounds.
 
-    See `philox` for the parameters.
+    Parameters
+    ----------
+    key, counter, stream : int
+        As for `philox`.
+
+    Returns
+    -------
+    float
+        It is less than 1 in float32, too, and has no derivative.
 
     Examples
     --------
@@ -86,7 +94,15 @@ def uniform(key: int, counter: int, stream: int = 0) -> float:
 def normal(key: int, counter: int, stream: int = 0) -> float:
     """A number of the standard normal distribution, of size 8.6 at most.
 
-    See `philox` for the parameters. It may differ in the last bits between targets, as their logarithms and cosines do.
+    Parameters
+    ----------
+    key, counter, stream : int
+        As for `philox`.
+
+    Returns
+    -------
+    float
+        It may differ in the last bits between targets, as their logarithms and cosines do. It has no derivative.
 
     Notes
     -----
@@ -105,7 +121,15 @@ def normal(key: int, counter: int, stream: int = 0) -> float:
 def exponential(key: int, counter: int, stream: int = 0) -> float:
     """A number of the exponential distribution with mean 1.
 
-    See `philox` for the parameters. It may differ in the last bits between targets, as their logarithms do.
+    Parameters
+    ----------
+    key, counter, stream : int
+        As for `philox`.
+
+    Returns
+    -------
+    float
+        It may differ in the last bits between targets, as their logarithms do. It has no derivative.
 
     Examples
     --------
@@ -119,7 +143,17 @@ def exponential(key: int, counter: int, stream: int = 0) -> float:
 def bernoulli(p: float, key: int, counter: int, stream: int = 0) -> bool:
     """Whether an event of probability `p` happens. No derivative goes through it, as through any comparison.
 
-    See `philox` for the other parameters.
+    Parameters
+    ----------
+    p : float
+        The probability: never for 0 or less, and always for 1 or more.
+    key, counter, stream : int
+        As for `philox`.
+
+    Returns
+    -------
+    bool
+        Whether `uniform(key, counter, stream)` is less than `p`.
 
     Examples
     --------

@@ -123,8 +123,8 @@ def interp(x: float, xp: Any, fp: Any, left: float | None = None, right: float |
     Returns
     -------
     float
-        At a point the derivative in x is that of the interval after it, and outside of the table it is 0. NaN where
-        xp and fp have different lengths.
+        At a point the derivative in x is that of the interval after it; at the last point and outside of the table it
+        is 0. NaN where xp and fp have different lengths.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from dualbcast.adapters import refuse_other_libraries
 from dualbcast.api.binding import Wrt
 from dualbcast.api.cores.generalised import GeneralisedFunction
 from dualbcast.api.dispatch import wrt_key
@@ -95,8 +96,7 @@ def check_partials(function: Any, *points: Any, rtol: float | None = None) -> fl
     table = _Table(f"the custom partials of {label} differ from the automatic ones", "custom", "automatic", wide)
     most = EPS**0.5 if rtol is None else rtol
     for name in ours:
-        usable = np.isfinite(theirs[name])
-        table.compare(f"∂{label}/∂{name}", ours[name], theirs[name], usable, most, SMALLEST_SHARE)
+        table.compare(f"∂{label}/∂{name}", ours[name], theirs[name], np.isfinite(theirs[name]), most, SMALLEST_SHARE)
     return table.judge()
 
 
@@ -106,10 +106,10 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
     Parameters
     ----------
     function : BroadcastFunction
-        The function to check; a plain scalar function is decorated first.
+        The function to check, without a `signature`; a plain scalar function is decorated first.
     *arrays, **named : array
-        The arguments at which to check. Each element counts, so a few well chosen ones are better than many. Of complex
-        arguments and results the parts are checked; whole arrays stay as they are.
+        The arguments at which to check, of NumPy or CuPy. Each element counts, so a few well chosen ones are better
+        than many. Of complex arguments and results the parts are checked; whole arrays stay as they are.
     wrt : str, int, or sequence of them, optional
         The arguments to differentiate in, as for `value_and_jacobian`.
     rtol : float, optional
@@ -126,7 +126,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
         Somewhere the Jacobian is further off than `rtol` and ten times the differences' own error allow, or it is not
         finite where they are.
     ArgumentError
-        No element is left to compare at.
+        No element is left to compare at, the arrays are of another library, or the function has a signature.
 
     Notes
     -----
@@ -158,6 +158,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
             f"{f!r} is a function of vectors, and check_derivatives takes functions of numbers. Check one without "
             "signature= whose arguments are those numbers"
         )
+    refuse_other_libraries("check_derivatives", [*arrays, *named.values()])
     result, jacobian = f.value_and_jacobian(*arrays, wrt=wrt, **named)
     if not jacobian.wrt:
         raise ArgumentError(f"there is no argument to differentiate in{jacobian._left_out()}")
@@ -177,8 +178,7 @@ def check_derivatives(function: Any, *arrays: Any, wrt: Wrt = None, rtol: float 
         """The outputs with one argument, or one part of a complex one, replaced."""
         spread, now = [], {**numbers, which: moved}
         for name in given:
-            value = now[name] if name in now else _complex(now[f"{name}.real"], now[f"{name}.imag"])
-            value = library.asarray(value)
+            value = library.asarray(now[name] if name in now else _complex(now[f"{name}.real"], now[f"{name}.imag"]))
             if name in form.spread:
                 spread.append(value)
             else:

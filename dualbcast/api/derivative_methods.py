@@ -133,6 +133,11 @@ class Derivatives:
             cotangents, and sums over the dimensions along which an argument was broadcast. No Jacobian is stored. The
             arguments must not be changed in between.
 
+        Raises
+        ------
+        CompileError, ArgumentError, ShapeError, DTypeError
+            As for a call; nothing has run.
+
         Examples
         --------
         >>> import numpy as np
@@ -232,7 +237,12 @@ class Derivatives:
         value : array, or structure of arrays
         jacobian : Jacobian
         hessian : Hessian
-            Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
+            Its blocks have the value's shape. Only one of ∂²f/∂x∂y and ∂²f/∂y∂x is computed and stored.
+
+        Raises
+        ------
+        CompileError, ArgumentError, ShapeError, DTypeError
+            As for a call; nothing has run.
 
         Examples
         --------
@@ -262,6 +272,11 @@ class Derivatives:
         -------
         Jacobian
             Its block for an argument x is Σ ∂²f/∂x∂a · tangent of a, over the arguments a that have one.
+
+        Raises
+        ------
+        CompileError, ArgumentError, ShapeError, DTypeError
+            The arguments or tangents do not fit, or none has a tangent; nothing has run.
 
         Examples
         --------

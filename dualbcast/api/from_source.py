@@ -34,8 +34,8 @@ def from_source(
         Objects for names that the text does not define, such as `globals()`. Only those that the text uses are kept.
         If a name is given another object later, the function does not see it. An array is read at each call.
     **options
-        As for `differentiable_broadcast`: `wrt`, `static`, `fastmath`, `backend`, `jacobian`, `max_iterations`, `check`
-        and `debug`.
+        As for `differentiable_broadcast`: `wrt`, `static`, `whole`, `fastmath`, `backend`, `jacobian`,
+        `max_iterations`, `check`, `debug` and `signature`.
 
     Returns
     -------

@@ -183,7 +183,12 @@ class BroadcastFunction(Derivatives, Sums, Inspectable):
         -------
         value : array, or structure of arrays
         jacobian : Jacobian
-            Its blocks have the value's shape.
+            Its blocks have the value's shape, and the dtype to which those of the arrays are promoted.
+
+        Raises
+        ------
+        CompileError, ArgumentError, ShapeError, DTypeError
+            As for a call. Nothing has run, and `out` is untouched.
 
         Examples
         --------
@@ -332,8 +337,7 @@ def differentiable_broadcast(
         The arguments to differentiate in if a call does not say so; by default all that have a float dtype. Captured
         arrays are differentiated in only if they are named: `wrt=("x", "WEIGHTS")`.
     static : str or sequence of str, optional
-        Parameters that are not arrays but hashable Python objects, known when a kernel is compiled. Each value has
-        kernels of its own.
+        Parameters that are hashable Python objects, known when a kernel is compiled. Each value has its own kernels.
     whole : str or sequence of str, optional
         Parameters that are whole arrays, which do not broadcast: the function reads ``table[i]`` at any integers, and
         ``len(table)`` or ``table.shape``. An index out of range is an error of the call, a `BoundsError`.
@@ -359,6 +363,16 @@ def differentiable_broadcast(
         which would have to be waited for. It may be an argument of a call, as `check` may be.
     signature : str, optional
         Core dimensions as NumPy's ufuncs have them, such as "(3),(n,n)->(n)"; see `GeneralisedFunction`.
+
+    Returns
+    -------
+    BroadcastFunction
+        Without a function, as in `@differentiable_broadcast(wrt="x")`, the decorator that makes one.
+
+    Raises
+    ------
+    ArgumentError, BackendError, CompileError
+        An option is wrong, or Python has no source of the function. What is in it is compiled at the first call.
 
     See Also
     --------

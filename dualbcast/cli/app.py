@@ -95,13 +95,13 @@ def info() -> None:
         "processor": measure.cpu_model(),
         "threads": str(get_num_threads()),
         "largest cache": report.size_text(cache_bytes) if cache_bytes else "unknown",
-        "libmvec": "yes" if target.has_libmvec() else "no: exp, tanh and the like run one element at a time",
+        "libmvec": "yes" if target.has_libmvec() else "no: asinh, acosh, atanh, erf and cbrt run one element at a time",
     }
     gpus = {f"GPU {number}": _gpu_text(gpu) for number, gpu in enumerate(measure.gpus())}
     if gpus:
         gpus["CUDA driver"] = f"supports CUDA {measure.driver_version()}"
     else:
-        gpus["GPU"] = "none found (kernels can still be compiled and inspected for one)"
+        gpus["GPU"] = "none found (the extra cuda13 or cuda12 compiles kernels for one, to inspect them)"
     folder, size = contents()
     table = Table(box=box.SIMPLE, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, style="bold")

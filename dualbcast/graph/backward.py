@@ -234,9 +234,19 @@ def name_of(function: Any) -> str:
 def checkpoint(function: Function) -> Function:
     """The same function without its intermediate values: the backward pass calls it again to compute them.
 
-    This saves memory, and takes the time of one more evaluation. The function must compute the same again from the same
-    arguments. Variables that it captures are differentiated in, too. Arrays that it captures are read-only until the
-    backward pass. CuPy's arrays cannot be read-only: pass those that may change in the meantime as arguments.
+    This saves memory, and takes the time of one more evaluation.
+
+    Parameters
+    ----------
+    function : callable
+        It returns Variables, and must compute the same again from the same arguments. Variables that it captures are
+        differentiated in, too. Arrays that it captures are read-only until the backward pass. CuPy's arrays cannot be
+        read-only: pass those that may change in the meantime as arguments.
+
+    Returns
+    -------
+    callable
+        A function of the same arguments with the same results.
 
     Examples
     --------

@@ -147,6 +147,8 @@ class Jacobian(Index, Mapping[str, Any]):
         ------
         MissingDependencyError
             SciPy is not installed.
+        ArgumentError
+            The arrays of the call were not NumPy's.
 
         Examples
         --------
@@ -190,6 +192,11 @@ class Jacobian(Index, Mapping[str, Any]):
         -------
         array, or structure of arrays
             One for each output, of shape `shape`, in the structure that the function returns.
+
+        Raises
+        ------
+        ArgumentError, ShapeError
+            The tangents are too few or too many, or one does not broadcast to `shape`.
         """
         if len(tangents) != len(self.wrt):
             raise ArgumentError(
@@ -218,6 +225,11 @@ class Jacobian(Index, Mapping[str, Any]):
         -------
         tuple of array
             One for each argument in `wrt`, of that argument's shape: summed along the axes where it was broadcast.
+
+        Raises
+        ------
+        ArgumentError, ShapeError
+            The cotangents are too few or too many, or one is not of shape `shape`.
         """
         cotangents = cotangents_of(cotangents, self.structure)
         for cotangent in cotangents:
@@ -231,7 +243,25 @@ class Jacobian(Index, Mapping[str, Any]):
         return tuple(results)
 
     def dense(self, output: int | str, argument: int | str) -> Any:
-        """The block as a matrix of shape (elements of the output, elements of the argument), for small arrays."""
+        """The block as a full matrix, for small arrays.
+
+        Parameters
+        ----------
+        output, argument : int or str
+            As in an index of the Jacobian.
+
+        Returns
+        -------
+        array of shape (elements of the output, elements of the argument)
+            It is zero where an element of the output does not depend on one of the argument.
+
+        Raises
+        ------
+        BlockKeyError
+            There is no such block.
+        ArgumentError
+            The arrays of the call were neither NumPy's nor CuPy's.
+        """
         block, shape = self[output, argument], self._results.shapes[self._argument(argument)]
         size = int(np.prod(shape, dtype=np.int64))
         columns = np.broadcast_to(np.arange(size).reshape(shape), self.shape).ravel()

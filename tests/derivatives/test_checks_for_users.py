@@ -378,3 +378,13 @@ def test_a_function_of_vectors_is_refused() -> None:
     function = differentiable_broadcast(signature="(2)->()")(lambda v: v[0] * v[1])
     with pytest.raises(ArgumentError, match="is a function of vectors, and check_derivatives takes"):
         check_derivatives(function, np.ones((3, 2)))
+
+
+def test_arrays_of_another_library_are_refused() -> None:
+    """They ended in `KeyError: 'cupy'`."""
+    pandas = pytest.importorskip("pandas")
+    function = differentiable_broadcast(lambda x, y: x * y)
+    for arrays, named in (((pandas.Series(A), 2.0), {}), ((2.0,), {"y": pandas.Series(A)})):
+        with pytest.raises(ArgumentError, match=r"check_derivatives takes arrays .* of pandas's"):
+            check_derivatives(function, *arrays, **named)
+    assert check_derivatives(function, [0.5, 2.0], np.ma.masked_array([1.0, 2.0])) < 1e-10

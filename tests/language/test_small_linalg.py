@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dualbcast import differentiable_broadcast, linalg
+from dualbcast import CompileError, ShapeError, differentiable_broadcast, linalg
 
 
 @differentiable_broadcast(signature="(n,n)->(n)")
@@ -247,6 +247,7 @@ EXPRESSIONS: list[Any] = [
     lambda a, v: v.dot(a) + np.inner(a, v) + np.outer(v, v)[0] + np.vdot(v, v),
     lambda a, v: np.full(3, v[0]) + np.zeros(3) + np.ones_like(v) + np.arange(3),
     lambda a, v: np.roll(v, 1) + np.flip(v) + a.reshape(9)[3:6] + a.ravel()[:3] + np.swapaxes(a, 0, 1)[0],
+    lambda a, v: a.reshape(1, 9)[0, :3] + a.reshape((9, 1))[3:6, 0] + a.transpose(1, 0)[0] + a.transpose((1, 0))[1],
     lambda a, v: v**2 / (1 + v**2) - -v + (v if np.any(a > 1) else +v),
     lambda a, v: np.array([x for x in v if True]) + np.array(sorted(v)) + len(a) + a.shape[0] + a.ndim + a.size,
     lambda a, v: v[None, :][0] + a[..., 0] + a[[0, 2, 1], 0] + np.hypot(v, 1.0) + np.exp(v) * np.eye(3)[1],
@@ -323,3 +324,25 @@ def test_the_determinant_of_a_singular_matrix_is_zero(name: str) -> None:
     assert np.isnan(function(np.where(a == a[0, 1], np.nan, a)))
     batch = np.stack([a, np.eye(size), a])
     np.testing.assert_array_equal(function(batch), [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (3, 4), (4, 3), (3,)])
+@pytest.mark.parametrize("name", ["det", "inv", "eigvalsh", "eigh", "solve"])
+def test_a_matrix_that_is_not_square_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    """The determinant of the first two columns of a 2 by 3 matrix was given for its own."""
+    function = {"solve": lambda a: np.linalg.solve(a, np.ones(len(a)))}.get(name, getattr(linalg, name))
+    core = ",".join(map(str, shape))
+    a = np.arange(math.prod(shape)).reshape(shape) + 1.0
+    with pytest.raises(CompileError, match="a square matrix is needed, and this has shape"):
+        differentiable_broadcast(lambda a: np.sum(function(a)[0]), signature=f"({core})->()")(a)
+    if name != "solve":
+        with pytest.raises(ShapeError, match="a square matrix is needed"):
+            function(a)
+
+
+@pytest.mark.parametrize("length", [3, 5])
+def test_equations_without_as_many_right_sides_are_refused(length: int) -> None:
+    """Of five right sides of four equations the last was left out."""
+    function = differentiable_broadcast(lambda a, b: np.linalg.solve(a, b), signature=f"(4,4),({length})->(n)")
+    with pytest.raises(CompileError, match=f"of 4 and {length} items"):
+        function(np.eye(4), np.ones(length))

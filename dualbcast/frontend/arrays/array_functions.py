@@ -26,6 +26,8 @@ from dualbcast.frontend.arrays.vectors import (
     moved,
     of_one_kind,
     of_python,
+    reshape,
+    transpose,
 )
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
@@ -117,6 +119,8 @@ for _name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes", "moveaxis
     OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
 for _name in ("atleast_1d", "atleast_2d", "expand_dims", "repeat", "tile", "take"):
     OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
+for _method in (transpose, reshape):
+    OF_ARRAYS[_method] = partial(_moves, _method)
 for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
     OF_ARRAYS[getattr(np, _name)] = partial(_joins, getattr(np, _name))
 
@@ -367,6 +371,14 @@ def _einsum(env: Environment, node: ast.Call, subscripts: Value, /, *arrays: Val
 
 
 # --- linear algebra, which is written in the language itself ---------------------------------------------------------
+
+
+@_builtin(linalg.rows_of_square)
+def _rows_of_square(env: Environment, node: ast.Call, matrix: Value, /) -> Value:
+    shape = atoms_of(env, matrix, node).shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        env.fail(node, f"a square matrix is needed, and this has shape {shape}")
+    return Const(shape[0], "int")
 
 
 def _from_linalg(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value) -> Value:

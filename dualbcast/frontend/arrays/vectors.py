@@ -39,11 +39,24 @@ Atoms = np.ndarray[Any, np.dtype[Any]]
 
 # The most elements of a captured array, which are parameters one by one.
 LARGEST = 1024
-# The methods and attributes of arrays that are functions of NumPy's, with the array as first argument.
-_METHODS = {"flatten": "ravel"}
-_METHODS |= {name: name for name in ("sum", "prod", "mean", "max", "min", "all", "any", "trace", "dot", "copy")}
-_METHODS |= {name: name for name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes")}
-_METHODS |= {name: name for name in ("cumsum", "cumprod", "var", "std", "conj", "conjugate")}
+
+
+def transpose(array: Atoms, *axes: Any) -> Atoms:
+    """The method, which also takes the axes one by one, as NumPy's function does not."""
+    return array.transpose(*axes)
+
+
+def reshape(array: Atoms, *shape: Any, **order: Any) -> Atoms:
+    """The method, which also takes the lengths one by one, as NumPy's function does not."""
+    return array.reshape(*shape, **order)
+
+
+# The methods of arrays as functions with the array as first argument; most are functions of NumPy's.
+_NAMES = ("sum", "prod", "mean", "max", "min", "all", "any", "trace", "dot", "copy")
+_METHODS: dict[str, Callable[..., Any]] = {"flatten": np.ravel} | {name: getattr(np, name) for name in _NAMES}
+_METHODS |= {"transpose": transpose, "reshape": reshape}
+_METHODS |= {name: getattr(np, name) for name in ("ravel", "diagonal", "swapaxes", "cumsum", "cumprod", "var", "std")}
+_METHODS |= {name: getattr(np, name) for name in ("conj", "conjugate")}
 
 
 def is_array(value: Value | None) -> TypeGuard[Record]:
@@ -213,7 +226,7 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
             items = [cast(Record, as_complex(item)) for item in atoms_of(env, array, node).flat]
             return array_of(filled(shape, [item[at] for item in items]))
     if node.attr in _METHODS:
-        return Partial(Static(getattr(np, _METHODS[node.attr])), Arguments((array,)))
+        return Partial(Static(_METHODS[node.attr]), Arguments((array,)))
     known = ", ".join(["T", "shape", "ndim", "size", "real", "imag", *_METHODS])
     env.fail(node, f"{describe(array)} has no {node.attr} in a kernel", f"one of {known}; or a function of NumPy's")
 

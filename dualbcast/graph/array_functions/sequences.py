@@ -179,7 +179,8 @@ BELOW = Primitive("interp", _below, None)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Variable:
     """The line through points (xp, fp) at x: `numpy.interp`.
 
-    At a point the derivative in `x` is that of the piece after it; beyond the last point, zero.
+    At a point the derivative in `x` is that of the piece after it, and at the last point that of the last piece. Beyond
+    the points it is zero. (With `tables.interp` in a kernel it is zero at the last point, too.)
 
     Parameters
     ----------

@@ -93,10 +93,20 @@ def grad(of: Any, wrt: Any = 0, *, has_aux: bool = False, record: bool = False) 
 def value_and_grad(function: Callable[..., Any], wrt: Wrt = 0, *, has_aux: bool = False) -> Callable[..., Any]:
     """The value of a function together with its gradient; see `grad`.
 
+    Parameters
+    ----------
+    function, wrt, has_aux
+        As for `grad`.
+
     Returns
     -------
     callable
         It returns the pair of value and gradient. With `has_aux` the value is the pair that the function returns.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, ShapeError
+        As for `grad`.
 
     Examples
     --------
@@ -144,6 +154,11 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
         It takes a cotangent for each array in the value, in a container like the value, and returns a tuple with the
         cotangent of each argument. It may be called many times, and keeps all arrays that the derivative needs.
 
+    Raises
+    ------
+    ArgumentError, DTypeError, ShapeError
+        An argument or the result carries no derivative; or, of the pullback, a cotangent does not fit.
+
     Examples
     --------
     >>> import numpy as np
@@ -188,6 +203,11 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     -------
     value, tangent
         Both as the function returns them.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, ShapeError
+        An argument or the result carries no derivative, or the tangents do not fit.
 
     Notes
     -----

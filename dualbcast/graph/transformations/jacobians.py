@@ -48,6 +48,11 @@ def jacobian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         shape S + T; for containers, a container like the result, with containers like the argument in it; if `wrt` is a
         sequence, with tuples of these.
 
+    Raises
+    ------
+    ArgumentError, DTypeError
+        An argument or the result carries no derivative, or is complex.
+
     Notes
     -----
     The function is evaluated once. Then there is a backward pass for each element of the result, or, if the arguments
@@ -89,6 +94,11 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
     callable
         A function of the same arguments. For an argument of shape T it returns an array of shape T + T; for containers
         and sequences, what `jacobian` returns of the gradient.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, ShapeError
+        The result is not one number, or an argument carries no derivative, or is complex.
 
     Notes
     -----
@@ -148,6 +158,11 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     -------
     tuple
         The product for each argument, in a container like the argument: the change of the gradient along the tangents.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, ShapeError
+        The result is not one number, an argument carries no derivative, or the tangents do not fit.
 
     Examples
     --------
