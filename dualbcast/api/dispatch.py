@@ -284,7 +284,8 @@ def directions(
     positions: list[int] = []
     for item, name in named_in(wanted, form.parameters, form.spread, binder.vararg):
         # One, or both parts of a complex number; or those of each element of its core.
-        own = [at for at, each in enumerate(names) if each.partition("[")[0] in (name, *parts_named(str(name)))]
+        bases = name, *parts_named(str(name))
+        own = [at for at, each in enumerate(names) if each == name or each.partition("[")[0] in bases]
         if own:
             positions += own
         elif name in binder.static:

@@ -18,7 +18,7 @@ from dualbcast.errors import ArgumentError, BlockKeyError, ShapeError, a_or_an
 from dualbcast.frontend.arrays.signatures import core_outputs
 from dualbcast.ir.nodes import NUMBER, Structure
 from dualbcast.program.blocks import hint_at_parts, identifier
-from dualbcast.program.outputs import Results, Shape
+from dualbcast.program.outputs import Results, Shape, of_numbers
 from dualbcast.program.products import Cores
 from dualbcast.program.results import Hessian, Jacobian
 from dualbcast.runtime.arguments import beside
@@ -82,6 +82,10 @@ class CoreLayout:
 
     def __init__(self, structure: Structure, names: Sequence[str], wrt: Sequence[int]) -> None:
         self.structure, self.outputs = core_outputs(structure)
+        # The same with each complex output as one leaf, and the outputs that are its parts.
+        self.whole, counts = of_numbers(self.structure)
+        remaining = iter(self.outputs)
+        self.numbers = [[*itertools.islice(remaining, count)] for count in counts]
         self.arguments = core_arguments(names, wrt)
         self.wrt = tuple([each.name for each in self.arguments])
         # The places among the arguments of the real parts of complex ones, which their imaginary parts follow.

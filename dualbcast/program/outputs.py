@@ -286,15 +286,15 @@ def weights_of(given: Any, structure: Structure) -> Sequence[Any]:
     """
     if structure.type is Complex or not structure.holds(given):
         return (given,)
-    numbers, parts = _of_numbers(structure)
+    numbers, parts = of_numbers(structure)
     return [each for each, count in zip(numbers.flatten(given, "weights"), parts, strict=True) for _ in range(count)]
 
 
-def _of_numbers(structure: Structure) -> tuple[Structure, list[int]]:
+def of_numbers(structure: Structure) -> tuple[Structure, list[int]]:
     """The structure with each complex number as one leaf, and how many parts each of the leaves has."""
     if structure.type is None or structure.type is Complex:
         return Structure(), [structure.count]
-    pairs = [_of_numbers(part) for part in structure.parts]
+    pairs = [of_numbers(part) for part in structure.parts]
     whole = Structure(structure.type, tuple([part for part, _ in pairs]), structure.fields)
     return whole, [count for _, counts in pairs for count in counts]
 

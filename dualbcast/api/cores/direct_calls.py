@@ -44,8 +44,9 @@ class CoreDirect:
         pointers = host_addresses((*values, *parts))
         if not call.takes_addresses or pointers != tuple(call.plan.pointers):
             return None
-        # The elements of an argument follow each other, and so do those of an output.
-        names = [name.partition("[")[0] for name in specialisation.element.names]
+        # The elements of an argument follow each other, and so do those of an output; the parts of a complex argument
+        # are of one array.
+        names = [name.partition("[")[0].partition(".")[0] for name in specialisation.element.names]
         owners = list(itertools.accumulate(map(operator.ne, names[1:], names), initial=0))
         if owners[-1] != len(arrays) - 1:
             return None

@@ -16,12 +16,13 @@ import numpy as np
 from dualbcast.api.cores.memory_layout import CoreMemory
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.errors import ArgumentError
+from dualbcast.frontend.arrays.signatures import CoreOutput
 from dualbcast.program.core_results import CoreHessian, CoreJacobian, CoreLayout, joined, parts_of
 from dualbcast.program.element import Ran
 from dualbcast.program.outputs import Results, Shape, another_wrt
 from dualbcast.program.products import Which
 from dualbcast.program.results import Hessian, Jacobian
-from dualbcast.runtime.arguments import beside, forms_of
+from dualbcast.runtime.arguments import DType, beside, forms_of
 
 # The products of which the blocks of cores are stored whole.
 _WHOLE: dict[Which, Which] = {
@@ -54,6 +55,9 @@ class CoreTargets:
             call = specialisation.prepare(self.which, values)
         if call.spec.checks is not None:
             return  # whose output is always new, and no call has both new and given arrays
+        halves = [own for own in layout.numbers if len(own) > 1 and specialisation.dtypes[own[0].first].itemsize < 4]
+        if halves and self._has_values:
+            return  # of complex numbers, whose parts are longer
         self._results = call.results
         self._memory = CoreMemory(call.plan, specialisation.element.names, values)
 
@@ -81,18 +85,20 @@ class CoreTargets:
         """New arrays for the value, and one each for the Jacobian and the Hessian, as `CoreBlocks` has them."""
         memory, results, dtypes = self._memory, self._results, self._specialisation.dtypes
         assert results is not None
-        outputs = self._layout.outputs if self._has_values else []
+        numbers = self._layout.numbers if self._has_values else []
         columns, count, dtype = len(results.positions), results.structure.count, results.signature.result_dtype
         return (
-            [memory.array(each.shape, dtypes[each.first]) for each in outputs],
+            [memory.array(each[0].shape, _dtype_of(each, dtypes[each[0].first])) for each in numbers],
             [memory.blocks((*[columns] * order, count), dtype) for order in self._orders],
         )
 
     def parts(self, arrays: Sequence[Any], blocks: Sequence[Any]) -> tuple[Any, ...]:
         """The parts of them that the kernel writes, in its order."""
         assert self._results is not None
-        pairs = zip(arrays, self._layout.outputs if arrays else (), strict=True)
-        parts = [part for array, each in pairs for part in parts_of(array, each.shape, "the value")]
+        parts: list[Any] = []
+        for array, own in zip(arrays, self._layout.numbers if arrays else (), strict=True):
+            for each, output in zip((array.real, array.imag) if len(own) > 1 else (array,), own, strict=True):
+                parts += parts_of(each, output.shape, "the value")
         for order, whole in zip(self._orders, blocks, strict=True):
             parts += [whole[place] for place in self._results.places(order)[0]]
         return tuple(parts)
@@ -101,7 +107,7 @@ class CoreTargets:
         """The results of a call whose kernel has filled them."""
         value = None
         if self._has_values:
-            value = self._layout.structure.pack(as_scalars(arrays, self._memory.shape))
+            value = self._layout.whole.pack(as_scalars(arrays, self._memory.shape))
         results = results or self._results
         assert results is not None
         first = CoreJacobian(results, self._layout, parts=blocks[0]) if 1 in self._orders else None
@@ -116,7 +122,7 @@ class CoreTargets:
     def owners(self) -> list[int]:
         """For each part that the kernel writes the position of its array among the new ones."""
         assert self._results is not None
-        sizes = [each.size for each in self._layout.outputs] if self._has_values else []
+        sizes = [sum(each.size for each in own) for own in self._layout.numbers] if self._has_values else []
         sizes += [len(self._results.places(order)[0]) for order in self._orders]
         return [at for at, size in enumerate(sizes) for _ in range(size)]
 
@@ -202,6 +208,11 @@ def _memory(specialisation: Specialisation, layout: CoreLayout, values: tuple[An
         layout.memory = CoreMemory(plan, specialisation.element.names, values)
     memory: CoreMemory = layout.memory
     return memory
+
+
+def _dtype_of(own: Sequence[CoreOutput], dtype: DType) -> DType:
+    """The dtype of an array for an output, or for a complex one that has two of this dtype as its parts."""
+    return dtype if len(own) == 1 else np.result_type(dtype, np.complex64)
 
 
 def as_scalars(arrays: list[Any], shape: Shape) -> list[Any]:
