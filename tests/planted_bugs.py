@@ -52,6 +52,48 @@ BUGS = [
         "test_whole_arrays",
     ),
     Bug(
+        "real and imaginary parts of a complex vector exchanged",
+        "real, imag = [atoms_of(env, part, node) for part in parts]",
+        "imag, real = [atoms_of(env, part, node) for part in parts]",
+        "test_complex_cores",
+    ),
+    Bug(
+        "an inner product that conjugates nothing",
+        "call_value(env, _CONJUGATE, Arguments((z,)), node)",
+        "z",
+        "test_complex_cores",
+    ),
+    Bug(
+        "the norm of a complex vector by squares of its elements",
+        "return x.real * x.real + x.imag * x.imag if isinstance(x, (complex, np.complexfloating)) else x * x",
+        "return x * x",
+        "test_complex_cores",
+    ),
+    Bug(
+        "the imaginary part of a captured complex array read as its real part",
+        "return getattr(self.array.read(), part)",
+        'return getattr(self.array.read(), "real")',
+        "test_complex_cores",
+    ),
+    Bug(
+        "a tangent of a complex vector without its imaginary part",
+        "given = complex_arguments.parts_of(given, range(len(layout.arguments)), layout.pairs)",
+        "given = [x for t in given for x in ((t.real, 0 * t.real) if np.iscomplexobj(t) else (t,))]",
+        "test_complex_cores",
+    ),
+    Bug(
+        "the angle of a point left of the other axis",
+        "is_left.choose(x.constant(3.0), one)",
+        "is_left.choose(one, x.constant(3.0))",
+        "test_cpu_math",
+    ),
+    Bug(
+        "an arc cosine of negative numbers that forgets the turn",
+        "(is_far ^ is_negative).choose(arc, -arc)",
+        "is_far.choose(arc, -arc)",
+        "test_cpu_math",
+    ),
+    Bug(
         "the conjugate of a complex cotangent",
         "result.real, result.imag = real, imag",
         "result.real, result.imag = real, -imag",
