@@ -8,7 +8,7 @@ import ast
 import enum
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import (
@@ -272,17 +272,18 @@ def _chosen(env: Environment, node: ast.AST) -> Value:
 
 
 def in_order(node: _If) -> _If:
-    """The branch as two, one inside the other, if its test is an `and` of which a later part assigns names.
+    """The branch as two, one inside the other, if its test is an `and` or `or` of which a later part assigns names.
 
-    Those names are assigned wherever all of the test is true.
+    Those names are assigned wherever all of an `and` is true, and wherever all of an `or` is false.
     """
     test = node.test
-    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+    if not isinstance(test, ast.BoolOp):
         return node
     first, *rest = test.values
     if not any(isinstance(part, ast.NamedExpr) for value in rest for part in ast.walk(value)):
         return node
     later = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
     inner = ast.copy_location(type(node)(later, node.body, node.orelse), node)
-    body = [inner] if isinstance(node, ast.If) else inner
-    return ast.copy_location(type(node)(first, body, node.orelse), node)  # type: ignore[arg-type]
+    side: Any = [inner] if isinstance(node, ast.If) else inner
+    sides = (side, node.orelse) if isinstance(test.op, ast.And) else (node.body, side)
+    return ast.copy_location(type(node)(first, *sides), node)

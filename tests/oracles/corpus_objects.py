@@ -116,6 +116,18 @@ def walrus_in_conditional_expressions(x, y):
     return a * b + u, (w := a) * w
 
 
+@case((4.0, 0.5), (0.25, 2.0), (-1.0, 1.0), (9.0, 3.0))
+def walrus_after_or(x, y):
+    if x < 0 or (root := math.sqrt(x)) < 1 or (other := root * y) > 8:
+        return x * y
+    total = other
+    for n in range(4):
+        if n == 2 or (part := math.sin(n * x)) < 0:
+            continue
+        total += part
+    return root * total + (x if x > 5 or (part := x * y) < 1.5 else part)
+
+
 @case((3.0, 0.5), (0.2, 0.7), (10.0, -0.9))
 def walrus_in_a_loop_test(x, y):
     steps = 0
