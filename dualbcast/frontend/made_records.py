@@ -1,17 +1,18 @@
-"""Named tuples and dataclasses that a kernel makes from their fields, or from others."""
+"""Named tuples and dataclasses that a kernel makes from their fields, or from others, and calls of them."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import functools
+import inspect
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from dualbcast.errors import a_or_an
 from dualbcast.frontend.builtins import BUILTINS
-from dualbcast.frontend.environment import Environment, held, register
-from dualbcast.frontend.inlining import bind
+from dualbcast.frontend.environment import CALLS, Environment, held, register
+from dualbcast.frontend.inlining import bind, inline
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import Arguments, Partial, Record, Value, describe
 
@@ -46,9 +47,12 @@ def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AS
 
 def _is_plain_dataclass(kind: type) -> bool:
     """Whether to make an object of a dataclass is to set its fields, and nothing else."""
-    params = kind.__dict__.get("__dataclass_params__")
-    is_plain = params and params.init and not hasattr(kind, "__post_init__")
-    return bool(is_plain and all(field.init for field in dataclasses.fields(kind)))
+    made: Any = getattr(getattr(kind, "__init__", None), "__code__", None)
+    if made is None or made.co_filename != "<string>":  # the decorator leaves an __init__ of the class as it is
+        return False
+    takes = made.co_varnames[1 : made.co_argcount + made.co_kwonlyargcount]
+    runs_own = hasattr(kind, "__post_init__") or getattr(kind, "__new__", None) is not object.__new__
+    return not runs_own and {*takes} == {field.name for field in dataclasses.fields(kind)}
 
 
 def _refuse_own_code(env: Environment, kind: type, node: ast.AST) -> NoReturn:
@@ -61,6 +65,12 @@ def _require_fields(env: Environment, kind: type, fields: tuple[str, ...], names
     for name in names:
         if name not in fields:
             env.fail(node, f"{kind.__name__} has no field {name}", f"one of {', '.join(fields)}")
+
+
+@register(CALLS, Record)
+def _call_record(env: Environment, callee: Record, arguments: Arguments, node: ast.Call) -> Value:
+    method = inspect.getattr_static(callee.python_type, "__call__")
+    return inline(env, method, arguments.after(Arguments((callee,))), node)
 
 
 @register(BUILTINS, functools.partial)

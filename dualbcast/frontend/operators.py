@@ -19,6 +19,7 @@ from dualbcast.frontend.arithmetic import (
     chain,
     equal,
     logical,
+    ordered,
     truth,
     unary,
 )
@@ -163,8 +164,7 @@ def _compare_two(
     elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
         test = equal(env, left, right, node)
     else:
-        numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-        return binary(_NAMES[type(operator)], env, node, *numbers)
+        return ordered(env, _NAMES[type(operator)], left, right, node, (left_node, right_node))
     return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
@@ -177,6 +177,9 @@ def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> At
 
 
 def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
+    own = call_method(env, container, "__contains__", item, node=node)
+    if own is not None:
+        return truth(env, node, own)
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
         problem = f"whether {describe(container)} has a number depends on the data"
         known = env.known_object(item, node, problem, "a tuple of numbers")

@@ -6,6 +6,7 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
@@ -323,6 +324,8 @@ def is_number(value: Value) -> bool:
 
 def is_function(value: Value) -> bool:
     """Whether a value can be called."""
+    if isinstance(value, Record):
+        return isinstance(inspect.getattr_static(value.python_type, "__call__", None), FunctionType)
     return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
 
 

@@ -61,6 +61,75 @@ class Complex:
         return self.re * self.re + self.im * self.im
 
 
+@dataclass(frozen=True)
+class Plane:
+    """A vector with the methods by which Python's operators and functions ask an object."""
+
+    x: float
+    y: float
+
+    def __add__(self, other):
+        return Plane(self.x + other.x, self.y + other.y) if isinstance(other, Plane) else NotImplemented
+
+    def __radd__(self, other):
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, other):
+        if isinstance(other, (int, float)):
+            return Plane(self.x * other, self.y * other)
+        return NotImplemented
+
+    def __abs__(self):
+        return math.hypot(self.x, self.y)
+
+    def __lt__(self, other):
+        return abs(self) < abs(other)
+
+    def __getitem__(self, place):
+        return (self.x, self.y)[place]
+
+    def __iter__(self):
+        return iter((self.x, self.y))
+
+    def __len__(self):
+        return 2
+
+    def __contains__(self, number):
+        return self.x == number or self.y == number
+
+    def __round__(self):
+        return Plane(round(self.x), round(self.y))
+
+    def __call__(self, t, *, scale=1.0):
+        return (self.x + self.y * t) * scale
+
+
+class Turned(Plane):  # a class that only adds a method, and is no dataclass by a decorator of its own
+    def __rmul__(self, other):
+        return Plane(other.y * self.x, -other.x * self.y)
+
+
+class Odd(NamedTuple):
+    x: float
+    y: float
+
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, place):
+        return 3.0 if place == 0 else 4.0
+
+    def __iter__(self):
+        return iter((self.y,))
+
+
+@dataclass(frozen=True, order=True)
+class Card:
+    rank: float
+    name: float = dataclasses.field(default=0.0, compare=False)
+    suit: float = 1.0
+
+
 @dataclass
 class Model:
     slope: float
@@ -588,3 +657,65 @@ def keywords_pass_through(x, y):
         return a * b + c * d
 
     return outer(x, c=y), outer(x, y, d=x, c=1.0), outer(b=x, a=y, c=0.0)
+
+
+# --- what classes of the user define ---------------------------------------------------------------------------------
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def functions_that_ask_an_object(x, y):
+    v = Plane(x, y)
+    first, *others = v
+    known = 2.0 * (1.5 in v) + (x not in v)
+    return abs(v) * len(v), v[1] * first, sum(others), known, round(v * 3.3).x + v(x, scale=y)
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def sums_of_objects(x, y):
+    several = (Plane(x, y), Plane(y, 1.0), Plane(x * y, x))
+    whole = sum(several)
+    halves = sum([v * 0.5 for v in several], Plane(0.0, y))
+    turned = Plane(x, y) * Turned(y, 2.0)
+    return whole.x * whole.y, halves.y, turned.x * turned.y, sum([(x, y), (y,)], ())[2]
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def objects_in_order(x, y):
+    several = (Plane(x, y), Plane(y, 1.0), Plane(x * y, 3 * x))
+    small, middle, large = sorted(several)
+    least = min(several)
+    signs = (several[0] < several[1]) + 2 * (several[0] > several[1])
+    return small.x * middle.y, large.y, least.y * max(several, key=abs).x, signs
+
+
+@case((0.5, 1.5), (2.0, -0.25), (1.5, 1.5), kinks=(2,))
+def tuples_in_order(x, y):
+    tests = (
+        (x, y) < (y, x),
+        (x, 1) <= (x, 2),
+        (1, x) > (1, y),
+        [x, y] >= [x],
+        (2, x) < (1, y),
+        (x, (y, 1)) < (x, (y, x)),
+    )
+    best = (10.0, 0.0)
+    for n in range(3):
+        best = min(best, ((n * x - y) ** 2, n * x))
+    cards = [Card(x, y, 2.0), Card(y, x), Card(1.5, x * y, 0.5)]
+    low = min(cards)
+    return sum(n * test for n, test in enumerate(tests)), best[1], low.name, cards[0] <= cards[2]
+
+
+@case((0.5, 1.5), (2.0, -0.25), (1.0, 1.0), kinks=(2,))
+def sorted_by_a_key(x, y):
+    rows = sorted([(x, 1), (y, 2), (1.0, 3), (x * y, 4)], key=lambda row: row[0])
+    down = sorted([(x, 1), (y, 2), (1.0, 3), (x * y, 4)], key=lambda row: row[0], reverse=True)
+    sizes = sorted((x, y, -0.75), key=abs)
+    places = [place for _, place in rows] + [place for _, place in down]
+    return *places, rows[0][0] * down[1][0], sizes[0] * sizes[2] ** 2
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def own_items_of_a_named_tuple(x, y):
+    odd = Odd(x, y)
+    return odd[0] * x, len(odd) * y, sum(odd), odd.x
