@@ -6,6 +6,7 @@ import ast
 import builtins
 import dataclasses
 import enum
+import functools
 import inspect
 import operator
 import types
@@ -205,10 +206,12 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
     member = inspect.getattr_static(kind, node.attr, None)
     if isinstance(member, types.FunctionType):
         return Partial(Static(member), Arguments((record,)))
-    if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-        return inline(env, member.fget, Arguments((record,)), node)
+    computed = member.fget if isinstance(member, property) else getattr(member, "func", None)
+    if isinstance(member, property | functools.cached_property) and isinstance(computed, types.FunctionType):
+        return inline(env, computed, Arguments((record,)), node)
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
-    if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
+    is_constant = hasattr(kind, node.attr) and not hasattr(member, "__get__")
+    if is_constant or (isinstance(member, staticmethod | classmethod) and is_own):
         return _attribute_of_object(env, kind, node)
     instead = _nearest(node.attr, record.fields) or ", ".join(record.fields) or "its items by index, or a named tuple"
     if record.is_sequence and node.attr in _METHODS_OF_LISTS:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import types
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
+from dualbcast.frontend.records import class_of
 from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
@@ -119,6 +121,16 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     return unary_operator(type(node.op), env, node, expression(env, node.operand))
 
 
+def in_place(env: Environment, node: ast.AugAssign, before: Value) -> Value | None:
+    """The result of `__iadd__` or its like on an object whose class has such a method; None for anything else."""
+    name = f"__i{_METHODS[type(node.op)]}__"
+    if not isinstance(getattr(class_of(before), name, None), types.FunctionType):
+        return None
+    operand = expression(env, node.value)
+    result = call_method(env, before, name, operand, node=node)
+    return binary_operator(type(node.op), env, node, before, operand) if result is None else result
+
+
 def unary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, value: Value, /) -> Value:
     """An operator with one operand; the node is its own, or that of a call."""
     own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
@@ -162,6 +174,11 @@ def _compare_two(
     elif isinstance(operator, ast.In | ast.NotIn):
         test = _contains(env, left, right, node, right_node)
     elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
+        if isinstance(operator, ast.NotEq):
+            for first, second in ((left, right), (right, left)):
+                own = call_method(env, first, "__ne__", second, node=node)
+                if own is not None:
+                    return truth(env, node, own)
         test = equal(env, left, right, node)
     else:
         return ordered(env, _NAMES[type(operator)], left, right, node, (left_node, right_node))
@@ -171,8 +188,9 @@ def _compare_two(
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if left.object is right.object else FALSE
-    if Static(None) in (left, right):
-        return FALSE
+    sides = (left, right)
+    if Static(None) in sides or all(any(isinstance(side, kind) for side in sides) for kind in (Static, Atom)):
+        return FALSE  # a number is no object that is known
     env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
 
 

@@ -13,7 +13,7 @@ from dualbcast.frontend.expressions import assign, fit_items
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.operators import condition, in_order, short_circuit
+from dualbcast.frontend.operators import condition, in_order, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import Bindings, Key, Record, Static, Unrolled, Value, describe, is_instance
@@ -49,8 +49,9 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
     if isinstance(before, Record) and before.python_type is list:
         name = stmt.target.id  # in Python, every other name of this list would see the change
         env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
+    changed = in_place(env, stmt, before)
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
-    assign(env, stmt.target, expression(env, both))
+    assign(env, stmt.target, expression(env, both) if changed is None else changed)
 
 
 @lowers(ast.FunctionDef)

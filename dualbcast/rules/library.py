@@ -329,7 +329,6 @@ _ADVICE = {
 ADVICE = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
 # The same for classes of Python's whose objects a kernel cannot have, by the name of the class or of its module.
 _OF_CLASSES = {
-    "type": "isinstance(x, float)",
     "filter": "a generator with a test: sum(x for x in items if x > 0)",
     "itertools": "for loops, or a generator with several: sum(a * b for a in first for b in second)",
     "operator": "a lambda, such as lambda item: item[0]",

@@ -12,7 +12,7 @@ import math
 from collections import namedtuple
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from corpus import case
@@ -121,6 +121,52 @@ class Odd(NamedTuple):
 
     def __iter__(self):
         return iter((self.y,))
+
+
+@dataclass
+class Gas:
+    """A class with constants of its own, a cached property and methods for `+=` and `!=`."""
+
+    pressure: float
+    heat: float
+    parts: tuple = dataclasses.field(default_factory=lambda: (1.0, 2.0))
+    POWERS: ClassVar[tuple] = (0.5, 0.25, 2.0)
+    NAME: ClassVar[str] = "ideal"
+
+    @functools.cached_property
+    def density(self):
+        return self.pressure / self.heat
+
+    def capacity(self):
+        return sum(c * self.heat**n for n, c in enumerate(self.POWERS)) + len(self.NAME)
+
+    def __add__(self, other):
+        return type(self)(self.pressure + other, self.heat)
+
+    def __iadd__(self, other):
+        return type(self)(self.pressure + 2 * other, self.heat) if isinstance(other, (int, float)) else NotImplemented
+
+    def __isub__(self, other):
+        return NotImplemented
+
+    def __sub__(self, other):
+        return type(self)(self.pressure - other, self.heat)
+
+    def __ne__(self, other):
+        return self.pressure > other.pressure
+
+
+@functools.total_ordering
+@dataclass(frozen=True, eq=False)
+class Version:
+    major: float
+    minor: float
+
+    def __eq__(self, other):
+        return self.major == other.major and self.minor == other.minor
+
+    def __lt__(self, other):
+        return self.major < other.major or (self.major == other.major and self.minor < other.minor)
 
 
 @dataclass(frozen=True, order=True)
@@ -719,3 +765,17 @@ def sorted_by_a_key(x, y):
 def own_items_of_a_named_tuple(x, y):
     odd = Odd(x, y)
     return odd[0] * x, len(odd) * y, sum(odd), odd.x
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def constants_and_properties_of_a_class(x, y):
+    gas = Gas(x, y)
+    gas += y
+    gas -= x
+    return gas.pressure, gas.capacity() * gas.density, gas.parts[1] * x, (gas != Gas(y, x)) + 2 * (Gas(x, x) != gas)
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def total_ordering_of_a_class(x, y):
+    one, two = Version(x, y), Version(y, x)
+    return (one >= two) + 2 * (one <= two) + 4 * (one > two) + 8 * (one <= Version(x, y)), max(one, two).minor * x
