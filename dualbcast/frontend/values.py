@@ -49,6 +49,7 @@ class Record(tuple[Any, ...]):
 
     python_type: type
     fields: tuple[str, ...]
+    base: Record | None = None  # the array of which an array is a view, or that a loop carries under its name
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
         self = super().__new__(cls, items)
@@ -68,6 +69,15 @@ class Record(tuple[Any, ...]):
     def is_sequence(self) -> bool:
         """Whether it can be indexed, unpacked and looped over: a tuple, a list or an array, and no other."""
         return self.family in (tuple, list, np.ndarray)
+
+    def shares(self, other: Value) -> bool:
+        """Whether in NumPy a change of the other array in place is one of this, or of an array in it."""
+        whole, part = self, other
+        while whole.base is not None:
+            whole = whole.base
+        while isinstance(part, Record) and part.base is not None:
+            part = part.base
+        return whole is part or any(isinstance(item, Record) and item.shares(part) for item in whole)
 
     @property
     def is_iterator(self) -> bool:
@@ -240,6 +250,7 @@ class Frame:
     bindings: Bindings
     parent: Frame | None = None
     calls: tuple[tuple[str, Location], ...] = ()
+    caller: tuple[Frame, ast.AST] | None = None  # the call that this is, and where it is written
     loops: list[Loop | Unrolled] = field(default_factory=list)
     returned_at: ast.AST | None = None
     name: str = ""

@@ -184,7 +184,10 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
     shape = shape_of(array)
     match node.attr:
         case "T":
-            return moved(env, np.transpose, [array], node)
+            turned = moved(env, np.transpose, [array], node)
+            if isinstance(turned, Record):
+                turned.base = array
+            return turned
         case "shape":
             return Record(tuple, map(number, shape))
         case "ndim":
@@ -211,7 +214,10 @@ def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) 
         env.fail(node, f"this index does not fit {describe(array)}: {error}", "an index inside the array")
     if isinstance(chosen, Atom):
         return chosen
-    return array_of(np.asarray(chosen, object))
+    part = array_of(np.asarray(chosen, object))
+    if isinstance(part, Record) and np.asarray(chosen, object).base is not None:
+        part.base = array
+    return part
 
 
 def _is_known(index: Value) -> bool:
