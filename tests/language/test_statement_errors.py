@@ -45,6 +45,11 @@ class Checked:
         self.value = max(self.value, 0.0)
 
 
+class Degrees(float):
+    def __mul__(self, other: float) -> float:
+        return float(self) / 57.29577951308232 * other
+
+
 @dataclass
 class Kelvin:
     value: float
@@ -180,6 +185,11 @@ EXPRESSIONS = {
         "table is captured from outside the function and is of type dict",
         "a named tuple, or an object whose attributes",
     ),
+    "captured number with operators": (
+        "«degrees» * x",
+        "degrees is captured from outside the function and is of type Degrees",
+        "a parameter",
+    ),
     "captured set": ("x in «bag»", "bag is captured from outside the function and is of type set", "a parameter"),
     "captured mixed tuple": (
         "x * «mixed»[0]",
@@ -269,6 +279,7 @@ CAPTURED = {
     "numbers": np.ones(2),
     "bei": scipy.special.bei,
     "stats": scipy.stats,
+    "degrees": Degrees(90.0),
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},
