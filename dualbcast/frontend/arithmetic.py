@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from types import FunctionType
+from typing import Any
 
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
@@ -31,6 +32,17 @@ from dualbcast.rules.table import RULES, Custom
 _OF_FLOATS = {"floordiv": "floor_divide", "mod": "modulo"}
 # No product stands for an exponent of this size or more, so whether it is whole does not matter.
 _LARGE_EXPONENT = 99
+# The order that a right operand is asked for.
+_REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+# The methods by which Python's functions ask an object for their result.
+_METHODS: dict[Any, str] = {
+    abs: "__abs__",
+    float: "__float__",
+    int: "__int__",
+    iter: "__iter__",
+    len: "__len__",
+    round: "__round__",
+}
 
 
 # --- values as numbers -----------------------------------------------------------------------------------------------
@@ -82,9 +94,10 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
 
 
 def call_method(env: Environment, value: Value, name: str, *args: Value, node: ast.AST) -> Value | None:
-    """The result of a method that the author of a named tuple or dataclass has written; None if there is none.
+    """The result of a method that the author of a named tuple or dataclass has written.
 
-    Complex numbers have methods of numbers only, as Python's do.
+    None if there is none, or if it returns `NotImplemented`. Complex numbers have methods of numbers only, as
+    Python's do.
     """
     if is_complex(value) and not all(map(is_number, args)):
         return None
@@ -92,7 +105,16 @@ def call_method(env: Environment, value: Value, name: str, *args: Value, node: a
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
-    return inline(env, method, Arguments((value, *args)), node)
+    result = inline(env, method, Arguments((value, *args)), node)
+    return None if result == Static(NotImplemented) else result
+
+
+def of_object(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value | None:
+    """The result of a builtin function for which the class of its argument has a method; None for any other call."""
+    args, keywords = arguments
+    if function not in _METHODS or not args or keywords:
+        return None
+    return call_method(env, args[0], _METHODS[function], *args[1:], node=node)
 
 
 def apply(env: Environment, name: str, args: tuple[Atom, ...], node: ast.AST) -> Atom:
@@ -292,6 +314,43 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     if isinstance(left, Static | Record) or isinstance(right, Static | Record):
         return FALSE
     env.fail(node, f"{describe(left)} and {describe(right)} cannot be compared", "two numbers")
+
+
+def ordered(
+    env: Environment, name: str, left: Value, right: Value, node: ast.AST, at: tuple[ast.AST, ast.AST] | None = None
+) -> Atom:
+    """`left < right` or another order, of numbers, tuples and objects whose class defines it.
+
+    `at` has the nodes of both sides.
+    """
+    if isinstance(left, Atom) and isinstance(right, Atom):
+        return binary(name, env, node, left, right)
+    for one, two, method in ((left, right, name), (right, left, _REFLECTED[name])):
+        own = call_method(env, one, f"__{method}__", two, node=node)
+        if own is not None:
+            return truth(env, node, own)
+    one, two = of_one_class(env, [left, right])
+    if isinstance(one, Record) and isinstance(two, Record) and one.family is two.family and _has_order(one):
+        return _ordered_items(env, name, one, two, node)
+    left_node, right_node = at or (node, node)
+    return binary(name, env, node, as_scalar(env, left, left_node), as_scalar(env, right, right_node))
+
+
+def _has_order(record: Record) -> bool:
+    """Whether Python orders records of this class by their items."""
+    settings = getattr(record.python_type, "__dataclass_params__", None)
+    return bool(settings.order) if settings is not None else record.family in (tuple, list)
+
+
+def _ordered_items(env: Environment, name: str, left: Record, right: Record, node: ast.AST) -> Atom:
+    """The order of two tuples: that of the first items that differ, or of the lengths if none do."""
+    result: Atom = binary(name, env, node, number(len(left)), number(len(right)))
+    compared = are_compared(left) or [True for _ in left]
+    for one, two, counts in reversed([*zip(left, right, compared, strict=False)]):
+        are_equal = equal(env, one, two, node) if counts else TRUE
+        if are_equal != TRUE:
+            result = select(env, are_equal, result, ordered(env, name, one, two, node), node)
+    return result
 
 
 def _own_equality(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom | None:

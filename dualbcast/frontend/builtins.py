@@ -26,6 +26,7 @@ from dualbcast.frontend.arithmetic import (
     binary,
     chain,
     logical,
+    ordered,
     select,
     truth,
     unary,
@@ -34,9 +35,10 @@ from dualbcast.frontend.arrays import whole_arrays
 from dualbcast.frontend.environment import Environment, call_value, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.operators import OPERATORS, binary_operator, choose, unary_operator
+from dualbcast.frontend.records import class_of
 from dualbcast.frontend.values import Arguments, Range, Record, Static, Value, Whole, is_complex, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const, Var
-from dualbcast.ir.simplification import number, zero
+from dualbcast.ir.simplification import number
 
 ZERO, NOTHING = Const(0, "int"), Record(tuple, ())
 _NONE, _RAISE = Static(None), Static("raise")
@@ -97,23 +99,30 @@ def _extremum(
         if default is not None:
             return default
         env.fail(node, f"{'min' if name == 'lt' else 'max'}() of an empty tuple", "default=… for an empty tuple")
-    by_key = key is not None and key != Static(None)
-
-    def measure(item: Value) -> Atom:
-        return as_scalar(env, call_value(env, key, Arguments((item,)), node) if by_key and key else item, node)
-
-    best, smallest = items[0], measure(items[0])
+    by_key = key is not None and key != _NONE
+    best, smallest = items[0], _measure(env, items[0], key, node)
     for item in items[1:]:
         # As Python does it: the first of equal values stays, and a comparison with NaN is false.
-        size = measure(item)
-        test = binary(name, env, node, size, smallest)
-        smallest = select(env, test, size, smallest, node)
-        best = choose(env, test, partial(_same, item), partial(_same, best), node) if by_key else smallest
+        size = _measure(env, item, key, node)
+        test = ordered(env, name, size, smallest, node)
+        smallest = _one_of(env, test, size, smallest, node)
+        best = _one_of(env, test, item, best, node) if by_key else smallest
     return best
 
 
-def _same(value: Value) -> Value:
-    return value
+def _measure(env: Environment, item: Value, key: Value | None, node: ast.Call) -> Value:
+    """What decides the place of an item in an order."""
+    if key is not None and key != _NONE:
+        item = call_value(env, key, Arguments((item,)), node)
+    return item if class_of(item) is not None and not is_complex(item) else as_scalar(env, item, node)
+
+
+def _one_of(env: Environment, test: Atom, then: Value, orelse: Value, node: ast.Call) -> Value:
+    if isinstance(then, Atom) and isinstance(orelse, Atom):
+        return select(env, test, then, orelse, node)
+    if isinstance(test, Const):
+        return then if test.value else orelse
+    return choose(env, test, lambda: then, lambda: orelse, node)
 
 
 BUILTINS[min] = partial(_extremum, "lt")
@@ -125,36 +134,47 @@ def _reduction(
 ) -> Value:
     # The start is not left out: 0 + -0.0 is 0.0, as in Python.
     total: Any = Const(initial, "int") if start is None else start
-    if not is_complex(total):
-        total = as_scalar(env, total, node)
+    if isinstance(total, Atom):
         total = env.convert(total, "int", node) if total.kind == "bool" else total
     for value in sequence(env, items, node):
         if is_complex(total) or is_complex(value):
             total = complex_values.reduced(env, name, total, value, node)
             continue
-        total = binary(name, env, node, total, as_scalar(env, value, node))
+        total = binary_operator(_SYNTAX[name], env, node, total, value)
     result: Value = total
     return result
 
 
+_SYNTAX: dict[str, type[ast.AST]] = {"add": ast.Add, "mul": ast.Mult}
 BUILTINS[sum] = partial(_reduction, "add", 0)
 BUILTINS[math.prod] = partial(_reduction, "mul", 1)
 
 
+_Row = tuple[Value, Value]  # what decides the place of an item, and the item
+
+
+def _row_of(env: Environment, test: Atom, then: _Row, orelse: _Row, node: ast.Call) -> _Row:
+    measure = _one_of(env, test, then[0], orelse[0], node)
+    is_measure = then[0] is then[1] and orelse[0] is orelse[1]
+    return measure, measure if is_measure else _one_of(env, test, then[1], orelse[1], node)
+
+
 @_builtin(sorted)
-def _sorted(env: Environment, node: ast.Call, items: Value, /, *, reverse: Value = FALSE) -> Value:
-    numbers = [as_scalar(env, item, node) for item in sequence(env, items, node)]
+def _sorted(
+    env: Environment, node: ast.Call, items: Value, /, *, key: Value | None = None, reverse: Value = FALSE
+) -> Value:
+    rows = [(_measure(env, item, key, node), item) for item in sequence(env, items, node)]
     if not isinstance(reverse, Const):
         env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
     name = "gt" if reverse.value else "lt"
     # Neighbours change places where the second must come first, so that equal numbers keep their order.
-    for end in range(1, len(numbers)):
+    for end in range(1, len(rows)):
         for at in range(end, 0, -1):
-            first, second = numbers[at - 1], numbers[at]
-            test = binary(name, env, node, second, first)
-            numbers[at - 1] = select(env, test, second, first, node)
-            numbers[at] = select(env, test, first, second, node)
-    return Record(list, numbers)
+            first, second = rows[at - 1], rows[at]
+            test = ordered(env, name, second[0], first[0], node)
+            rows[at - 1] = _row_of(env, test, second, first, node)
+            rows[at] = _row_of(env, test, first, second, node)
+    return Record(list, [item for _, item in rows])
 
 
 def _quantifier(name: str, env: Environment, node: ast.Call, items: Value, /) -> Value:
@@ -217,21 +237,9 @@ def _float(env: Environment, node: ast.Call, value: Value = ZERO, /) -> Value:
 _builtin(bool, np.bool_)(truth)
 
 
-@_builtin(complex, np.complex128, np.complex64)
-def _complex(env: Environment, node: ast.Call, real: Value = ZERO, imag: Value = ZERO) -> Value:
-    if is_complex(real) and imag == ZERO:
-        return real
-    return complex_values.made(env, real, imag, node)
-
-
-@_builtin(np.conjugate, np.real)
-def _real(env: Environment, node: ast.Call, x: Atom, /) -> Value:
-    return env.convert(x, "int" if x.kind == "bool" else x.kind, node)
-
-
-@_builtin(np.imag)
-def _imag(_env: Environment, _node: ast.Call, x: Atom, /) -> Value:
-    return zero("int" if x.kind == "bool" else x.kind)
+_builtin(complex, np.complex128, np.complex64)(complex_values.from_parts)
+_builtin(np.conjugate, np.real)(complex_values.real_of_real)
+_builtin(np.imag)(complex_values.imag_of_real)
 
 
 @_builtin(np.float32)
@@ -279,6 +287,7 @@ def _items(kind: type, env: Environment, node: ast.Call, value: Value = NOTHING,
 
 
 BUILTINS[tuple] = partial(_items, tuple)
+BUILTINS[iter] = partial(_items, type(iter(())))
 BUILTINS[list] = partial(_items, list)
 
 

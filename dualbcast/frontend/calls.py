@@ -19,7 +19,7 @@ import numpy as np
 from dualbcast import errors, tables
 from dualbcast.errors import CompileError
 from dualbcast.frontend import complex_values
-from dualbcast.frontend.arithmetic import apply, as_scalar, with_custom_derivative
+from dualbcast.frontend.arithmetic import apply, as_scalar, of_object, with_custom_derivative
 from dualbcast.frontend.arrays.array_functions import MAKERS, OF_ARRAYS
 from dualbcast.frontend.arrays.vectors import elementwise, generalised, is_array
 from dualbcast.frontend.builtins import BUILTINS
@@ -137,6 +137,8 @@ def _call_builtin_of(env: Environment, callee: Static, arguments: Arguments, nod
     if any(map(is_array, arguments.args)) and _is_elementwise(function) and not arguments.keywords:
         return elementwise(env, lambda *each: call_value(env, callee, Arguments(each), node), arguments.args, node)
     result = complex_values.call(env, function, arguments, node)
+    if result is None and isinstance(function, _KINDS_OF_BUILTINS):
+        result = of_object(env, function, arguments, node)
     if result is None and isinstance(function, _KINDS_OF_BUILTINS):
         is_of_arrays = function in MAKERS or any(isinstance(arg, Record) for arg in arguments.args)
         for table in (OF_ARRAYS, BUILTINS) if is_of_arrays else (BUILTINS,):
@@ -342,7 +344,7 @@ def _refuse(env: Environment, function: Any, arguments: Arguments, node: ast.Cal
         instead = "a statement of its own: print(…)" if name == "print" else "the value as another output"
         env.fail(node, problem, instead)
     if isinstance(function, type) and not _module_of(function).startswith("numpy"):
-        instead = "isinstance(x, float)" if function is type else "a named tuple, a dataclass, or plain numbers"
+        instead = library.instead_of_class(name, _module_of(function))
         env.fail(node, f"{name} objects cannot be made in a kernel", instead)
     _no_rule(env, function, arguments.args, node)
 

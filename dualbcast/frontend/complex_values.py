@@ -14,9 +14,11 @@ from dualbcast.frontend.arithmetic import as_number, as_scalar
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.values import Arguments, Record, Value, complex_number, is_complex
-from dualbcast.ir.nodes import Const, Kind
+from dualbcast.ir.nodes import Atom, Const, Kind
+from dualbcast.ir.simplification import zero
 from dualbcast.rules.guards import Capture, PartsOf
 
+_NOTHING = Const(0, "int")
 _POWERS = pow, np.power, np.float_power
 # By the name in `complex_numbers`, the callables that mean it where an argument is complex; those of `cmath` always do.
 _SPELLINGS = {
@@ -71,6 +73,21 @@ def made(env: Environment, real: Value, imag: Value, node: ast.AST) -> Record:
     """The complex number of two real ones."""
     parts = [env.convert(as_scalar(env, part, node), "float", node) for part in (real, imag)]
     return complex_number(parts)
+
+
+def from_parts(env: Environment, node: ast.AST, real: Value = _NOTHING, imag: Value = _NOTHING) -> Value:
+    """`complex(real, imag)`, or `complex(z)`."""
+    return real if is_complex(real) and imag == _NOTHING else made(env, real, imag, node)
+
+
+def real_of_real(env: Environment, node: ast.AST, x: Atom, /) -> Value:
+    """NumPy's `real`, and its conjugate, of a number that is real."""
+    return env.convert(x, "int" if x.kind == "bool" else x.kind, node)
+
+
+def imag_of_real(_env: Environment, _node: ast.AST, x: Atom, /) -> Value:
+    """NumPy's `imag` of a number that is real."""
+    return zero("int" if x.kind == "bool" else x.kind)
 
 
 def captured(env: Environment, capture: Capture, kind: Kind) -> Value:

@@ -26,7 +26,7 @@ from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, U
 from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
 from dualbcast.ir.traversal import assigned_always, renamed_block
-from dualbcast.rules.guards import Capture
+from dualbcast.rules.guards import Capture, has_own_operators
 from dualbcast.rules.table import RULES, Rule, watch
 from dualbcast.tracebacks import PACKAGE
 
@@ -171,7 +171,7 @@ class Environment:
         """
         value = capture.value
         if isinstance(value, bool | int | float) and not isinstance(value, enum.Enum):
-            return number(value)
+            return None if has_own_operators(value) else number(value)
         if isinstance(value, np.bool_ | np.integer | np.floating):
             return number(value.item()) if not isinstance(value, np.longdouble) else number(float(value))
         if isinstance(value, complex | np.complexfloating):
@@ -343,8 +343,8 @@ REFUSED: dict[str, tuple[str, str]] = {
     "SetComp": ("a set comprehension", "tuple(… for …)"),
     "DictComp": ("a dictionary comprehension", "tuple(… for …)"),
     "Await": ("await", "plain code: a scalar function runs to its end"),
-    "Yield": ("yield", "return: a scalar function gives one value for each element"),
-    "YieldFrom": ("yield from", "return: a scalar function gives one value for each element"),
+    "Yield": ("yield", "return: a function gives one value; in __iter__, return iter((a, b))"),
+    "YieldFrom": ("yield from", "return: a function gives one value; in __iter__, return iter((a, b))"),
     "Try": ("try", "a test of the values beforehand"),
     "TryStar": ("try", "a test of the values beforehand"),
     "With": ("with", "plain statements"),

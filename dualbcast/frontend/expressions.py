@@ -6,6 +6,7 @@ import ast
 import builtins
 import dataclasses
 import enum
+import functools
 import inspect
 import operator
 import types
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from dualbcast.frontend.arithmetic import call_method
 from dualbcast.frontend.arrays import whole_arrays
 from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_array, item_of
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
@@ -36,6 +38,15 @@ from dualbcast.rules.guards import ABSENT, Capture
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.
 LONGEST_TUPLE = 1024
+# What to write instead of methods of tuples and lists.
+_METHODS_OF_LISTS = {
+    "copy": "the list itself, which does not change",
+    "count": "sum(item == x for item in items)",
+    "index": "a loop: for i, item in enumerate(items)",
+    "pop": "items[:-1]",
+    "reverse": "items[::-1]",
+    "sort": "sorted(items)",
+}
 
 # --- literals --------------------------------------------------------------------------------------------------------
 
@@ -88,6 +99,9 @@ def items_of(env: Environment, nodes: list[ast.expr]) -> tuple[Value, ...]:
 
 def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]:
     """The items of an iterable; their number must be known when the kernel is compiled."""
+    own = call_method(env, value, "__iter__", node=node)
+    if own is not None:
+        return sequence(env, own, node)
     if isinstance(value, Record) and (value.is_sequence or value.is_iterator):
         return tuple(value)
     if isinstance(value, Range):
@@ -192,13 +206,17 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
     member = inspect.getattr_static(kind, node.attr, None)
     if isinstance(member, types.FunctionType):
         return Partial(Static(member), Arguments((record,)))
-    if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-        return inline(env, member.fget, Arguments((record,)), node)
+    computed = member.fget if isinstance(member, property) else getattr(member, "func", None)
+    if isinstance(member, property | functools.cached_property) and isinstance(computed, types.FunctionType):
+        return inline(env, computed, Arguments((record,)), node)
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
-    if isinstance(member, bool | int | float) or (isinstance(member, staticmethod | classmethod) and is_own):
+    is_constant = hasattr(kind, node.attr) and not hasattr(member, "__get__")
+    if is_constant or (isinstance(member, staticmethod | classmethod) and is_own):
         return _attribute_of_object(env, kind, node)
     instead = _nearest(node.attr, record.fields) or ", ".join(record.fields) or "its items by index, or a named tuple"
-    if kind is list:
+    if record.is_sequence and node.attr in _METHODS_OF_LISTS:
+        instead = _METHODS_OF_LISTS[node.attr]
+    elif kind is list:
         instead = "a new list: items = [*items, item], or [x * i for i in range(3)] in place of a loop"
     env.fail(node, f"{describe(record)} has no {node.attr} in a kernel", instead)
 
@@ -256,6 +274,14 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
         return _item_of_object(env, base.object, node)
     if isinstance(base, Keywords):
         return _item_of_keywords(env, base, node)
+    own = getattr(base.python_type, "__getitem__", None) if isinstance(base, Record) else None
+    if isinstance(own, types.FunctionType):
+        return inline(env, own, Arguments((base, expression(env, node.slice))), node)
+    return _item(env, base, node)
+
+
+def _item(env: Environment, base: Value, node: ast.Subscript) -> Value:
+    """An item of a tuple, or a slice of it."""
     if isinstance(base, Record) and not base.is_sequence:
         env.fail(node, f"{describe(base)} cannot be indexed", "its fields by name, or tuple(…) around an iterator")
     items = sequence(env, base, node.value)

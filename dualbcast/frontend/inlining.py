@@ -121,7 +121,7 @@ def lower_call(env: Environment, callee: object, frame: Frame, node: ast.AST) ->
                 "a while loop",
             )
         env.fail(node, f"calls are nested more than {DEEPEST_CALLS:,} deep here, which is the most", "a loop")
-    frame.calls = (*env.frame.calls, (frame.name, env.locate(node)))
+    frame.calls, frame.caller = (*env.frame.calls, (frame.name, env.locate(node))), (env.frame, node)
     env.inlined.append(callee)
     try:
         if len(env.inlined) % CALLS_PER_STACK:

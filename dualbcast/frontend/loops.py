@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend import paths
+from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
@@ -309,7 +310,9 @@ def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Raised
     for name in sorted(names & bindings.keys()):
         value = bindings[name]
         if not isinstance(value, Unassigned):
-            carried[name] = paths.unify(env, name, [value], [before], raised=raised)
+            carried[name] = variable = paths.unify(env, name, [value], [before], raised=raised)
+            if is_array(value) and is_array(variable):
+                variable.base = value
     late = {
         name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
         for name in sorted(names - carried.keys())

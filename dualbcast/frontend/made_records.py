@@ -1,22 +1,23 @@
-"""Named tuples and dataclasses that a kernel makes from their fields, or from others."""
+"""Named tuples and dataclasses that a kernel makes from their fields, or from others, and calls of them."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import functools
+import inspect
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from dualbcast.errors import a_or_an
 from dualbcast.frontend.builtins import BUILTINS
-from dualbcast.frontend.environment import Environment, held, register
-from dualbcast.frontend.inlining import bind
-from dualbcast.frontend.records import as_record
-from dualbcast.frontend.values import Arguments, Partial, Record, Value, describe
+from dualbcast.frontend.environment import CALLS, Environment, call_value, held, register
+from dualbcast.frontend.inlining import bind, inline
+from dualbcast.frontend.records import as_record, class_of
+from dualbcast.frontend.values import Arguments, Partial, Record, Static, Value, describe, is_complex
 
 
-def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AST) -> Record:
+def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.Call) -> Record:
     """`kind(*args, **keywords)`."""
     by_keyword: list[str] = []
     defaults: dict[str, Any]
@@ -37,18 +38,25 @@ def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.AS
     positional = [name for name in fields if name not in by_keyword]
     names = [[ast.arg(name) for name in part] for part in (positional, by_keyword)]
     spec = ast.arguments([], names[0], None, names[1], [None for _ in by_keyword], None, [])
-    lacking = fields if by_keyword else fields[len(arguments.args) :]
+    given = {*positional[: len(arguments.args)], *arguments.keywords}
+    lacking = [name for name in fields if name not in given]
     known = {name: env.known(held(defaults[name], f"{kind.__name__}.{name}")) for name in lacking if name in defaults}
     usable = {name: value for name, value in known.items() if value is not None}
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        if field.default_factory is not dataclasses.MISSING and field.name not in given:
+            usable[field.name] = call_value(env, Static(field.default_factory), Arguments(()), node)
     bindings = bind(env, spec, kind.__name__, arguments, usable, node)
     return Record(kind, (bindings[name] for name in fields), fields)
 
 
 def _is_plain_dataclass(kind: type) -> bool:
     """Whether to make an object of a dataclass is to set its fields, and nothing else."""
-    params = kind.__dict__.get("__dataclass_params__")
-    is_plain = params and params.init and not hasattr(kind, "__post_init__")
-    return bool(is_plain and all(field.init for field in dataclasses.fields(kind)))
+    made: Any = getattr(getattr(kind, "__init__", None), "__code__", None)
+    if made is None or made.co_filename != "<string>":  # the decorator leaves an __init__ of the class as it is
+        return False
+    takes = made.co_varnames[1 : made.co_argcount + made.co_kwonlyargcount]
+    runs_own = hasattr(kind, "__post_init__") or getattr(kind, "__new__", None) is not object.__new__
+    return not runs_own and {*takes} == {field.name for field in dataclasses.fields(kind)}
 
 
 def _refuse_own_code(env: Environment, kind: type, node: ast.AST) -> NoReturn:
@@ -61,6 +69,21 @@ def _require_fields(env: Environment, kind: type, fields: tuple[str, ...], names
     for name in names:
         if name not in fields:
             env.fail(node, f"{kind.__name__} has no field {name}", f"one of {', '.join(fields)}")
+
+
+@register(BUILTINS, type)
+def _type(env: Environment, node: ast.Call, value: Value, /) -> Value:
+    """`type(self)`, of an object of a class that the user has defined."""
+    kind = class_of(value)
+    if kind is None or is_complex(value) or not (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
+        env.fail(node, "type objects cannot be made in a kernel", "isinstance(x, float)")
+    return Static(kind)
+
+
+@register(CALLS, Record)
+def _call_record(env: Environment, callee: Record, arguments: Arguments, node: ast.Call) -> Value:
+    method = inspect.getattr_static(callee.python_type, "__call__")
+    return inline(env, method, arguments.after(Arguments((callee,))), node)
 
 
 @register(BUILTINS, functools.partial)

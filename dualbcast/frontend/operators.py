@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import ast
 import enum
+import types
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import (
@@ -19,6 +20,7 @@ from dualbcast.frontend.arithmetic import (
     chain,
     equal,
     logical,
+    ordered,
     truth,
     unary,
 )
@@ -27,6 +29,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
+from dualbcast.frontend.records import class_of
 from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
@@ -118,6 +121,16 @@ def _unary(env: Environment, node: ast.UnaryOp) -> Value:
     return unary_operator(type(node.op), env, node, expression(env, node.operand))
 
 
+def in_place(env: Environment, node: ast.AugAssign, before: Value) -> Value | None:
+    """The result of `__iadd__` or its like on an object whose class has such a method; None for anything else."""
+    name = f"__i{_METHODS[type(node.op)]}__"
+    if not isinstance(getattr(class_of(before), name, None), types.FunctionType):
+        return None
+    operand = expression(env, node.value)
+    result = call_method(env, before, name, operand, node=node)
+    return binary_operator(type(node.op), env, node, before, operand) if result is None else result
+
+
 def unary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, value: Value, /) -> Value:
     """An operator with one operand; the node is its own, or that of a call."""
     own = call_method(env, value, f"__{_METHODS[syntax]}__", node=node)
@@ -171,22 +184,30 @@ def _compare_two(
     elif isinstance(operator, ast.In | ast.NotIn):
         test = _contains(env, left, right, node, right_node)
     elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
+        if isinstance(operator, ast.NotEq):
+            for first, second in ((left, right), (right, left)):
+                own = call_method(env, first, "__ne__", second, node=node)
+                if own is not None:
+                    return truth(env, node, own)
         test = equal(env, left, right, node)
     else:
-        numbers = as_scalar(env, left, left_node), as_scalar(env, right, right_node)
-        return binary(_NAMES[type(operator)], env, node, *numbers)
+        return ordered(env, _NAMES[type(operator)], left, right, node, (left_node, right_node))
     return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if left.object is right.object else FALSE
-    if Static(None) in (left, right):
-        return FALSE
+    sides = (left, right)
+    if Static(None) in sides or all(any(isinstance(side, kind) for side in sides) for kind in (Static, Atom)):
+        return FALSE  # a number is no object that is known
     env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
 
 
 def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at: ast.AST) -> Atom:
+    own = call_method(env, container, "__contains__", item, node=node)
+    if own is not None:
+        return truth(env, node, own)
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
         problem = f"whether {describe(container)} has a number depends on the data"
         known = env.known_object(item, node, problem, "a tuple of numbers")
@@ -282,17 +303,18 @@ def _chosen(env: Environment, node: ast.AST) -> Value:
 
 
 def in_order(node: _If) -> _If:
-    """The branch as two, one inside the other, if its test is an `and` of which a later part assigns names.
+    """The branch as two, one inside the other, if its test is an `and` or `or` of which a later part assigns names.
 
-    Those names are assigned wherever all of the test is true.
+    Those names are assigned wherever all of an `and` is true, and wherever all of an `or` is false.
     """
     test = node.test
-    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+    if not isinstance(test, ast.BoolOp):
         return node
     first, *rest = test.values
     if not any(isinstance(part, ast.NamedExpr) for value in rest for part in ast.walk(value)):
         return node
     later = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
     inner = ast.copy_location(type(node)(later, node.body, node.orelse), node)
-    body = [inner] if isinstance(node, ast.If) else inner
-    return ast.copy_location(type(node)(first, body, node.orelse), node)  # type: ignore[arg-type]
+    side: Any = [inner] if isinstance(node, ast.If) else inner
+    sides = (side, node.orelse) if isinstance(test.op, ast.And) else (node.body, side)
+    return ast.copy_location(type(node)(first, *sides), node)

@@ -8,15 +8,16 @@ from functools import partial
 from typing import NoReturn
 
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
+from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.operators import condition, in_order, short_circuit
+from dualbcast.frontend.operators import condition, in_order, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
-from dualbcast.frontend.values import Bindings, Key, Record, Static, Unrolled, Value, describe, is_instance
+from dualbcast.frontend.values import Bindings, Frame, Key, Record, Static, Unrolled, Value, describe, is_instance
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # Classes whose pattern takes the object itself: `case float(x)`.
@@ -49,8 +50,35 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
     if isinstance(before, Record) and before.python_type is list:
         name = stmt.target.id  # in Python, every other name of this list would see the change
         env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
+    if is_array(before):
+        _refuse_shared(env, stmt, stmt.target.id, before)
+    changed = in_place(env, stmt, before)
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
-    assign(env, stmt.target, expression(env, both))
+    assign(env, stmt.target, expression(env, both) if changed is None else changed)
+
+
+def _refuse_shared(env: Environment, stmt: ast.AugAssign, name: str, array: Record) -> None:
+    """Refuse a change in place of an array that is read under another name, too: NumPy would change that as well."""
+    own = env.frame
+    place: tuple[Frame, ast.AST] | None = (own, stmt)
+    while place is not None:
+        frame, at = place
+        for other in sorted(_read_after(frame, at) - ({name} if frame is own else set())):
+            value = frame.bindings.get(other)
+            if isinstance(value, Record) and value.shares(array):
+                where = "" if frame is own else " outside of this function"
+                problem = f"{other}{where} and {name} share their elements, which NumPy would change in both"
+                new = ast.BinOp(stmt.target, stmt.op, stmt.value)
+                env.fail(stmt, problem, f"a new array: {name} = {ast.unparse(new)}")
+        place = frame.caller
+
+
+def _read_after(frame: Frame, at: ast.AST) -> set[str]:
+    """The names that a function may read after a statement or a call in it, or in the same line."""
+    nodes, inside = [*ast.walk(frame.node)], {*ast.walk(at)}
+    loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and at in ast.walk(node)]
+    start = min(node.lineno for node in (*loops, at) if isinstance(node, ast.stmt | ast.expr))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside}
 
 
 @lowers(ast.FunctionDef)

@@ -6,6 +6,7 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
@@ -48,6 +49,7 @@ class Record(tuple[Any, ...]):
 
     python_type: type
     fields: tuple[str, ...]
+    base: Record | None = None  # the array of which an array is a view, or that a loop carries under its name
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
         self = super().__new__(cls, items)
@@ -67,6 +69,15 @@ class Record(tuple[Any, ...]):
     def is_sequence(self) -> bool:
         """Whether it can be indexed, unpacked and looped over: a tuple, a list or an array, and no other."""
         return self.family in (tuple, list, np.ndarray)
+
+    def shares(self, other: Value) -> bool:
+        """Whether in NumPy a change of the other array in place is one of this, or of an array in it."""
+        whole, part = self, other
+        while whole.base is not None:
+            whole = whole.base
+        while isinstance(part, Record) and part.base is not None:
+            part = part.base
+        return whole is part or any(isinstance(item, Record) and item.shares(part) for item in whole)
 
     @property
     def is_iterator(self) -> bool:
@@ -239,6 +250,7 @@ class Frame:
     bindings: Bindings
     parent: Frame | None = None
     calls: tuple[tuple[str, Location], ...] = ()
+    caller: tuple[Frame, ast.AST] | None = None  # the call that this is, and where it is written
     loops: list[Loop | Unrolled] = field(default_factory=list)
     returned_at: ast.AST | None = None
     name: str = ""
@@ -328,6 +340,8 @@ def is_number(value: Value) -> bool:
 
 def is_function(value: Value) -> bool:
     """Whether a value can be called."""
+    if isinstance(value, Record):
+        return isinstance(inspect.getattr_static(value.python_type, "__call__", None), FunctionType)
     return isinstance(value, Closure | Partial | Derived) or (isinstance(value, Static) and callable(value.object))
 
 

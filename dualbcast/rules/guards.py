@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import getitem
-from types import CellType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 # The value of a name in a scope that does not have it.
 ABSENT = object()
+# The operators that the class of a number may define in Python; some have a reflected form as well.
+_OPERATORS = "add sub mul truediv floordiv mod pow neg pos abs lt le gt ge eq ne bool float int"
+_METHODS = [f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r")]
 
 
 class Capture(NamedTuple):
@@ -98,3 +101,10 @@ def _same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(type(x) is type(y) and _same(x, y) for x, y in zip(a, b, strict=True))
     # repr tells 0.0 from -0.0, and says that nan is nan.
     return a is b or (isinstance(a, bool | int | float | str | np.number) and repr(a) == repr(b))
+
+
+def has_own_operators(number: object) -> bool:
+    """Whether a number is of a class that defines operators in Python, which a kernel would leave out."""
+    if type(number) in (bool, int, float):
+        return False
+    return any(isinstance(getattr(type(number), name, None), FunctionType) for name in _METHODS)

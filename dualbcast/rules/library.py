@@ -326,3 +326,14 @@ _ADVICE = {
     "if and elif, or numpy.where": "numpy.select numpy.piecewise numpy.choose",
 }
 ADVICE = {name: advice for advice, names in _ADVICE.items() for name in names.split()}
+# The same for classes of Python's whose objects a kernel cannot have, by the name of the class or of its module.
+_OF_CLASSES = {
+    "filter": "a generator with a test: sum(x for x in items if x > 0)",
+    "itertools": "for loops, or a generator with several: sum(a * b for a in first for b in second)",
+    "operator": "a lambda, such as lambda item: item[0]",
+}
+
+
+def instead_of_class(name: str, module: str) -> str:
+    """What to write instead of making an object of a class."""
+    return _OF_CLASSES.get(name) or _OF_CLASSES.get(module, "a named tuple, a dataclass, or plain numbers")

@@ -257,3 +257,83 @@ def test_operators_on_truth_values_are_numpys(function: Any) -> None:
     wanted = function(v)
     assert value.dtype == wanted.dtype
     np.testing.assert_array_equal(value, wanted)
+
+
+# --- changes in place -------------------------------------------------------------------------------------------------
+
+
+def _doubled(u: Any) -> Any:
+    u *= 2
+    return u
+
+
+def _of_two_names(v: Any) -> Any:
+    start = np.zeros(3)
+    total = start
+    for n in range(3):
+        total += n * v
+    return start
+
+
+def _of_a_slice(v: Any) -> Any:
+    part = v[:2]
+    part += 1
+    return v
+
+
+def _of_a_transpose(v: Any) -> Any:
+    turned = v.T
+    turned += 1
+    return v
+
+
+def _of_an_item(v: Any) -> Any:
+    pair = (v, 1)
+    v *= 2
+    return pair[0]
+
+
+def _of_rows(v: Any) -> Any:
+    rows = np.outer(v, v)
+    for row in rows:
+        row /= 2
+    return rows[0]
+
+
+def _of_an_argument(v: Any) -> Any:
+    w = _doubled(v)
+    return w * v
+
+
+@pytest.mark.parametrize(
+    "function", [_of_two_names, _of_a_slice, _of_a_transpose, _of_an_item, _of_rows, _of_an_argument]
+)
+def test_a_change_in_place_that_another_name_would_see_is_refused(function: Any) -> None:
+    with pytest.raises(CompileError, match=r"share their elements, which NumPy would change in both\n") as caught:
+        differentiable_broadcast(function, signature="(3)->(3)")(np.ones(3))
+    assert "Write instead: a new array: " in str(caught.value)
+
+
+def _of_one_name(v: Any) -> Any:
+    total, start = np.zeros(3), v.copy()
+    start += 1
+    for n in range(3):
+        total += n * v + start
+    chosen = v[[0, 1, 0]]
+    chosen -= v
+    return total * start + chosen + _doubled(v - 1)
+
+
+def _of_a_name_that_is_read_no_more(v: Any) -> Any:
+    x = v
+    for _ in range(3):
+        x += 0.1 * x
+    return x
+
+
+@pytest.mark.parametrize("function", [_of_one_name, _of_a_name_that_is_read_no_more])
+def test_other_changes_in_place_are_numpys(function: Any) -> None:
+    v = np.array([0.5, -1.5, 2.0])
+    np.testing.assert_allclose(
+        differentiable_broadcast(function, signature="(3)->(3)")(v), function(v.copy()), rtol=1e-14
+    )

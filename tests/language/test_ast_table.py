@@ -71,7 +71,7 @@ WHOLE = (
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
 NAN = "a return of nan: elements of an array cannot stop each other"
-YIELD = "return: a scalar function gives one value for each element"
+YIELD = "return: a function gives one value; in __iter__, return iter((a, b))"
 ASYNC = "async def g():\n    {}\n"
 PLAIN = "a plain function"
 

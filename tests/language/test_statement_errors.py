@@ -6,7 +6,9 @@ Each row of the tables is a program in which « and » enclose the text that the
 
 from __future__ import annotations
 
+import itertools
 import logging
+import operator
 import random
 import statistics
 from dataclasses import dataclass
@@ -41,6 +43,27 @@ class Checked:
 
     def __post_init__(self) -> None:
         self.value = max(self.value, 0.0)
+
+
+class Degrees(float):
+    def __mul__(self, other: float) -> float:
+        return float(self) / 57.29577951308232 * other
+
+
+@dataclass
+class Kelvin:
+    value: float
+
+    def __init__(self, celsius: float) -> None:
+        self.value = celsius + 273.15
+
+
+@dataclass
+class Counted:
+    value: float
+
+    def __new__(cls, value: float) -> Counted:  # noqa: ARG004
+        return super().__new__(cls)
 
 
 STATEMENTS = {
@@ -116,7 +139,7 @@ EXPRESSIONS = {
     "method of a number": ("«x.sum»()", "a number has no sum here: x is one element", "the name alone"),
     "missing in a module": ("«math.nothing»(x)", "the module math has no nothing", ...),
     "method of a ufunc": ("«np.add.reduce((x, y))»", "no derivative rule for np.add.reduce", "math or numpy"),
-    "attribute of a tuple": ("«(x, y).count»(x)", "a tuple of 2 has no count in a kernel", "by index"),
+    "attribute of a tuple": ("«(x, y).size»", "a tuple of 2 has no size in a kernel", "by index"),
     "method of a list": ("«[x].append»(y)", "a list of 1 has no append in a kernel", "[*items, item]"),
     "misspelt field": ("«Pair(x, y).frist»", "a Pair has no frist in a kernel", "first"),
     "item of a dataclass": ("«Circle(x)[0]»", "a Circle cannot be indexed", "fields by name"),
@@ -142,6 +165,8 @@ EXPRESSIONS = {
     # records
     "field missing": ("«Pair(x)»[0]", "Pair() lacks a value for second", ...),
     "field that is none": ("«Pair(x, y, third=1)»[0]", "Pair has no field third", "first, second"),
+    "dataclass with its own __init__": ("«Kelvin(x)».value", "making a Kelvin runs code of its own", "that makes it"),
+    "dataclass with its own __new__": ("«Counted(x)».value", "making a Counted runs code of its own", "that makes it"),
     "class that checks": ("«Checked(x)».value", "making a Checked runs code of its own", "a function that makes it"),
     "operator a class lacks": ("«Circle(x)» + 1", "a number is needed here, and this is a Circle", "one item of it"),
     # captures
@@ -159,6 +184,11 @@ EXPRESSIONS = {
         "«table»[1] * x",
         "table is captured from outside the function and is of type dict",
         "a named tuple, or an object whose attributes",
+    ),
+    "captured number with operators": (
+        "«degrees» * x",
+        "degrees is captured from outside the function and is of type Degrees",
+        "a parameter",
     ),
     "captured set": ("x in «bag»", "bag is captured from outside the function and is of type set", "a parameter"),
     "captured mixed tuple": (
@@ -193,7 +223,21 @@ EXPRESSIONS = {
     "no class": ("«isinstance(x, 3)»", "isinstance() needs a class", ...),
     "type()": ("«type(x)»(y)", "type objects cannot be made in a kernel", "isinstance"),
     "dict()": ("«dict(a=x)»", "dict objects cannot be made in a kernel", "a named tuple"),
-    "key of sorted": ("«sorted((x, y), key=abs)»[0]", "sorted() takes only the keyword reverse in a kernel", ...),
+    "unknown keyword of sorted": (
+        "«sorted((x, y), cmp=abs)»[0]",
+        "sorted() takes only the keyword key, reverse in a kernel",
+        ...,
+    ),
+    "index of a tuple": ("«(x, y).index»(y)", "a tuple of 2 has no index", "enumerate(items)"),
+    "count of a list": ("«[x, y].count»(y)", "a list of 2 has no count", "sum(item == x for item in items)"),
+    "filter": ("sum(«filter(bool, (x, y))»)", "filter objects cannot be made in a kernel", "a generator with a test"),
+    "combinations": (
+        "sum(a * b for a, b in «itertools.combinations((x, y), 2)»)",
+        "combinations objects cannot be made in a kernel",
+        "a generator with several",
+    ),
+    "item getter": ("«operator.itemgetter(0)»((x, y))", "itemgetter objects cannot be made in a kernel", "a lambda"),
+    "order of tuple and number": ("x if «(x, y)» < y else y", "a number is needed here, and this is a tuple", ...),
     "key that is no function": ("«max»((x, y), key=3)", "a number cannot be called", ...),
     "start of enumerate": ("«enumerate((x, y), 1.5)»", "the start of enumerate() must be an integer", ...),
     "digits without end": ("«round(x, 500)»", "has no 500 digits", "fewer"),
@@ -235,6 +279,7 @@ CAPTURED = {
     "numbers": np.ones(2),
     "bei": scipy.special.bei,
     "stats": scipy.stats,
+    "degrees": Degrees(90.0),
     "items": [1.0],
     "table": {1: 2.0},
     "bag": {1, 2},
@@ -242,12 +287,16 @@ CAPTURED = {
     "text": "text",
     "random": random,
     "generator": (number for number in (1, 2)),
+    "itertools": itertools,
     "logging": logging,
+    "operator": operator,
     "Mode": Enum("Mode", ["FIRST", "SECOND"]),
     "statistics": statistics,
     "Pair": Pair,
     "Circle": Circle,
     "Checked": Checked,
+    "Counted": Counted,
+    "Kelvin": Kelvin,
 }
 
 SIGNATURES = {

@@ -12,7 +12,7 @@ import math
 from collections import namedtuple
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from corpus import case
@@ -59,6 +59,121 @@ class Complex:
     @property
     def size(self):
         return self.re * self.re + self.im * self.im
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A vector with the methods by which Python's operators and functions ask an object."""
+
+    x: float
+    y: float
+
+    def __add__(self, other):
+        return Plane(self.x + other.x, self.y + other.y) if isinstance(other, Plane) else NotImplemented
+
+    def __radd__(self, other):
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, other):
+        if isinstance(other, (int, float)):
+            return Plane(self.x * other, self.y * other)
+        return NotImplemented
+
+    def __abs__(self):
+        return math.hypot(self.x, self.y)
+
+    def __lt__(self, other):
+        return abs(self) < abs(other)
+
+    def __getitem__(self, place):
+        return (self.x, self.y)[place]
+
+    def __iter__(self):
+        return iter((self.x, self.y))
+
+    def __len__(self):
+        return 2
+
+    def __contains__(self, number):
+        return self.x == number or self.y == number
+
+    def __round__(self):
+        return Plane(round(self.x), round(self.y))
+
+    def __call__(self, t, *, scale=1.0):
+        return (self.x + self.y * t) * scale
+
+
+class Turned(Plane):  # a class that only adds a method, and is no dataclass by a decorator of its own
+    def __rmul__(self, other):
+        return Plane(other.y * self.x, -other.x * self.y)
+
+
+class Odd(NamedTuple):
+    x: float
+    y: float
+
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, place):
+        return 3.0 if place == 0 else 4.0
+
+    def __iter__(self):
+        return iter((self.y,))
+
+
+@dataclass
+class Gas:
+    """A class with constants of its own, a cached property and methods for `+=` and `!=`."""
+
+    pressure: float
+    heat: float
+    parts: tuple = dataclasses.field(default_factory=lambda: (1.0, 2.0))
+    POWERS: ClassVar[tuple] = (0.5, 0.25, 2.0)
+    NAME: ClassVar[str] = "ideal"
+
+    @functools.cached_property
+    def density(self):
+        return self.pressure / self.heat
+
+    def capacity(self):
+        return sum(c * self.heat**n for n, c in enumerate(self.POWERS)) + len(self.NAME)
+
+    def __add__(self, other):
+        return type(self)(self.pressure + other, self.heat)
+
+    def __iadd__(self, other):
+        return type(self)(self.pressure + 2 * other, self.heat) if isinstance(other, (int, float)) else NotImplemented
+
+    def __isub__(self, other):
+        return NotImplemented
+
+    def __sub__(self, other):
+        return type(self)(self.pressure - other, self.heat)
+
+    def __ne__(self, other):
+        return self.pressure > other.pressure
+
+
+@functools.total_ordering
+@dataclass(frozen=True, eq=False)
+class Version:
+    major: float
+    minor: float
+
+    def __eq__(self, other):
+        return self.major == other.major and self.minor == other.minor
+
+    def __lt__(self, other):
+        return self.major < other.major or (self.major == other.major and self.minor < other.minor)
+
+
+@dataclass(frozen=True, order=True)
+class Card:
+    rank: float
+    name: float = dataclasses.field(default=0.0, compare=False)
+    suit: float = 1.0
 
 
 @dataclass
@@ -114,6 +229,18 @@ def walrus_in_conditional_expressions(x, y):
     a = (u := x * 2) if x > 0 else (u := y * 3)
     b = u + v if x > 0 and (v := u * y) > 0.5 else u
     return a * b + u, (w := a) * w
+
+
+@case((4.0, 0.5), (0.25, 2.0), (-1.0, 1.0), (9.0, 3.0))
+def walrus_after_or(x, y):
+    if x < 0 or (root := math.sqrt(x)) < 1 or (other := root * y) > 8:
+        return x * y
+    total = other
+    for n in range(4):
+        if n == 2 or (part := math.sin(n * x)) < 0:
+            continue
+        total += part
+    return root * total + (x if x > 5 or (part := x * y) < 1.5 else part)
 
 
 @case((3.0, 0.5), (0.2, 0.7), (10.0, -0.9))
@@ -576,3 +703,79 @@ def keywords_pass_through(x, y):
         return a * b + c * d
 
     return outer(x, c=y), outer(x, y, d=x, c=1.0), outer(b=x, a=y, c=0.0)
+
+
+# --- what classes of the user define ---------------------------------------------------------------------------------
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def functions_that_ask_an_object(x, y):
+    v = Plane(x, y)
+    first, *others = v
+    known = 2.0 * (1.5 in v) + (x not in v)
+    return abs(v) * len(v), v[1] * first, sum(others), known, round(v * 3.3).x + v(x, scale=y)
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def sums_of_objects(x, y):
+    several = (Plane(x, y), Plane(y, 1.0), Plane(x * y, x))
+    whole = sum(several)
+    halves = sum([v * 0.5 for v in several], Plane(0.0, y))
+    turned = Plane(x, y) * Turned(y, 2.0)
+    return whole.x * whole.y, halves.y, turned.x * turned.y, sum([(x, y), (y,)], ())[2]
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def objects_in_order(x, y):
+    several = (Plane(x, y), Plane(y, 1.0), Plane(x * y, 3 * x))
+    small, middle, large = sorted(several)
+    least = min(several)
+    signs = (several[0] < several[1]) + 2 * (several[0] > several[1])
+    return small.x * middle.y, large.y, least.y * max(several, key=abs).x, signs
+
+
+@case((0.5, 1.5), (2.0, -0.25), (1.5, 1.5), kinks=(2,))
+def tuples_in_order(x, y):
+    tests = (
+        (x, y) < (y, x),
+        (x, 1) <= (x, 2),
+        (1, x) > (1, y),
+        [x, y] >= [x],
+        (2, x) < (1, y),
+        (x, (y, 1)) < (x, (y, x)),
+    )
+    best = (10.0, 0.0)
+    for n in range(3):
+        best = min(best, ((n * x - y) ** 2, n * x))
+    cards = [Card(x, y, 2.0), Card(y, x), Card(1.5, x * y, 0.5)]
+    low = min(cards)
+    return sum(n * test for n, test in enumerate(tests)), best[1], low.name, cards[0] <= cards[2]
+
+
+@case((0.5, 1.5), (2.0, -0.25), (1.0, 1.0), kinks=(2,))
+def sorted_by_a_key(x, y):
+    rows = sorted([(x, 1), (y, 2), (1.0, 3), (x * y, 4)], key=lambda row: row[0])
+    down = sorted([(x, 1), (y, 2), (1.0, 3), (x * y, 4)], key=lambda row: row[0], reverse=True)
+    sizes = sorted((x, y, -0.75), key=abs)
+    places = [place for _, place in rows] + [place for _, place in down]
+    return *places, rows[0][0] * down[1][0], sizes[0] * sizes[2] ** 2
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def own_items_of_a_named_tuple(x, y):
+    odd = Odd(x, y)
+    return odd[0] * x, len(odd) * y, sum(odd), odd.x
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def constants_and_properties_of_a_class(x, y):
+    gas = Gas(x, y)
+    gas += y
+    gas -= x
+    return gas.pressure, gas.capacity() * gas.density, gas.parts[1] * x, (gas != Gas(y, x)) + 2 * (Gas(x, x) != gas)
+
+
+@case((0.5, 1.5), (2.0, -0.25))
+def total_ordering_of_a_class(x, y):
+    one, two = Version(x, y), Version(y, x)
+    return (one >= two) + 2 * (one <= two) + 4 * (one > two) + 8 * (one <= Version(x, y)), max(one, two).minor * x

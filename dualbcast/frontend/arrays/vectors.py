@@ -214,7 +214,10 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
     shape = shape_of(array)
     match node.attr:
         case "T":
-            return moved(env, np.transpose, [array], node)
+            turned = moved(env, np.transpose, [array], node)
+            if isinstance(turned, Record):
+                turned.base = array
+            return turned
         case "shape":
             return Record(tuple, map(number, shape))
         case "ndim":
@@ -243,7 +246,12 @@ def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) 
         chosen = atoms[key]
     except IndexError as error:
         env.fail(node, f"this index does not fit {describe(array)}: {error}", "an index inside the array")
-    return array_of(chosen) if isinstance(chosen, np.ndarray) else of_python(chosen)
+    if not isinstance(chosen, np.ndarray):
+        return of_python(chosen)
+    part = array_of(chosen)
+    if isinstance(part, Record) and chosen.base is not None:
+        part.base = array
+    return part
 
 
 def _is_known(index: Value) -> bool:
