@@ -110,6 +110,7 @@ def test_dtypes_promote_as_in_numpy() -> None:
     assert (single * 2.5).dtype == np.float32
     assert (2 * single).dtype == np.float32
     assert (single * np.float64(2)).dtype == np.float64
+    assert [(single ** np.float64(n)).dtype for n in (2, 2.5)] == [np.float64, np.float64]
     assert (single + double).dtype == np.float64
     assert (single * np.arange(2)).dtype == np.float64
     assert np.where(single > 0, single, 0.0).dtype == np.float32
