@@ -136,6 +136,7 @@ def test_axes_of_containers() -> None:
     np.testing.assert_array_equal(found["parts"][0], model["b"])
     assert (found["parts"][1], found["none"]) == (1.5, None)
     np.testing.assert_array_equal(graph.vmap(lambda _: 2.0)(X), np.full(5, 2.0))
+    np.testing.assert_array_equal(graph.vmap(lambda x: x, in_axes=np.int64(1))(X), X.T)
     np.testing.assert_array_equal(graph.vmap(lambda _: X[0], out_axes=-1)(X), np.stack([X[0]] * 5, axis=-1))
 
 
