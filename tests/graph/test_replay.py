@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, differentiable_broadcast, graph
+from dualbcast import ArgumentError, derivative, differentiable_broadcast, graph
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 W = np.array([[0.5, 1.0], [-1.0, 0.25], [2.0, -0.5]])
@@ -221,6 +222,18 @@ def test_captured_broadcast_functions() -> None:
     assert is_replayed(compiled, X)
     for box.k, scope["k"] in ((3.0, 2.0), (3.0, 5.0)):
         np.testing.assert_allclose(compiled(X), 2 * X * box.k * scope["k"], rtol=1e-13)
+    slope = derivative(lambda x: x * x * box.k)
+    context = contextlib.nullcontext(np.array([1.0, 0.0]))
+
+    def step(x: Any) -> Any:
+        with context as factors:
+            return sloped(x) * factors[0]
+
+    sloped = differentiable_broadcast(lambda x: slope(x))
+    compiled = warm(graph.compile(step), X)
+    assert is_replayed(compiled, X)
+    for box.k, context.enter_result[0] in ((2.0, 1.0), (2.0, 4.0)):
+        np.testing.assert_allclose(compiled(X), 2 * X * box.k * context.enter_result[0], rtol=1e-13)
 
 
 def test_inside_other_transformations_it_is_the_function_itself() -> None:
