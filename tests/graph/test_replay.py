@@ -155,6 +155,10 @@ def test_floats_in_which_a_derivative_is_taken_are_arrays() -> None:
     compiled = graph.compile(graph.grad(lambda x: x * x * x))
     assert [compiled(float(at)) for at in range(5)] == [3.0 * at * at for at in range(5)]
     assert len(compiled._forms) == 1
+    for transformed in (graph.hessian(lambda x: x**4), graph.jacobian(lambda x: 4 * x**3)):
+        compiled = graph.compile(transformed)
+        assert [compiled(float(at)) for at in range(5)] == [12.0 * at * at for at in range(5)]
+        assert compiled.explain() == "1 form of arguments: replayed, 3 times"
 
 
 def test_results_are_the_callers() -> None:
