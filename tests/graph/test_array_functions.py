@@ -219,6 +219,7 @@ def test_empty_arrays(function: Callable[..., Any], shape: tuple[int, ...]) -> N
         (lambda x: np.quantile(x, 0.5, method="best"), ArgumentError, "best"),
         (lambda x: np.quantile(x, graph.Variable(0.5)), ArgumentError, "lose its derivative"),
         (lambda x: np.quantile(x[:0], 0.5), ShapeError, "no elements"),
+        (lambda x: np.median(x + 1j), ArgumentError, "sort of complex Variables"),
         (lambda x: np.quantile(x, 0.5, weights=x), ArgumentError, "weights"),
         (lambda x: np.average(x, weights=x[0]), ShapeError, "weights of shape"),
         (lambda x: np.cross(x[:, :2], x), ShapeError, "three components"),

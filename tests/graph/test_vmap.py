@@ -145,6 +145,8 @@ def test_batches_of_indices_and_shapes() -> None:
     np.testing.assert_array_equal(graph.vmap(lambda x, i: x[i])(X, at), X[np.arange(5), at])
     np.testing.assert_array_equal(graph.vmap(lambda i: graph.take(W, i, axis=0))(at), W[at])
     np.testing.assert_array_equal(graph.vmap(lambda x: np.zeros_like(x) + np.shape(x)[0])(X), np.full((5, 3), 3.0))
+    mask = np.array([True, False, True])
+    np.testing.assert_array_equal(graph.vmap(lambda x, i: x[mask, i])(np.stack([W] * 5), at % 2), W[mask][:, at % 2].T)
     slopes = graph.grad(lambda x: np.sum(graph.vmap(lambda x, i: x[i])(x, at)))(X)
     np.testing.assert_array_equal(slopes, np.eye(3)[at])
 

@@ -75,13 +75,13 @@ def quantile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     try:
         # The quantiles of the positions are the positions of the quantiles.
         at = np.quantile(np.arange(float(count)), q, method=method)  # type: ignore[call-overload]
-        # Fractions with a dtype may widen the result; and some methods give the elements themselves, integers too.
-        dtype = np.quantile(np.zeros(1, given.dtype), q, method=method).dtype  # type: ignore[call-overload]
     except ValueError as error:
         raise ArgumentError(f"quantile: {error}") from None
     last = tuple(range(x.ndim - len(axes), x.ndim))
     rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
     ordered = sort(shapes.reshape(shapes.moveaxis(x, axes, last), (*rest, count)))
+    # Fractions with a dtype may widen the result; and some methods give the elements themselves, integers too.
+    dtype = np.quantile(np.zeros(1, given.dtype), q, method=method).dtype  # type: ignore[call-overload]
     below = np.floor(at).astype(int)
     share = x.namespace.asarray((at - below).astype(np.result_type(x.dtype, dtype)))
     lower, upper = ordered[..., below], ordered[..., np.ceil(at).astype(int)]
