@@ -202,6 +202,23 @@ def test_what_cannot_be_replayed(name: str) -> None:
     assert reason in compiled.explain()
 
 
+@pytest.mark.parametrize(
+    ("function", "first", "second"),
+    [
+        (lambda x, axis: np.flip(x, axis), 0, 1),
+        (lambda x, axis: np.roll(x, 1, axis), 0, 1),
+        (lambda x, axis: np.moveaxis(x, axis, 0), 0, 1),
+        (lambda x, axis: np.expand_dims(x, axis), 0, 1),
+        (lambda x, cut: np.linalg.pinv(x, cut), 1e-9, 0.9),
+        (lambda x, cut: np.linalg.lstsq(x, np.ones(3), cut)[0], 1e-9, 0.9),
+    ],
+)
+def test_options_that_are_arguments(function: Callable[..., Any], first: float, second: float) -> None:
+    square = np.array([[3.0, 1.0, 0.0], [0.5, -1.0, 2.0], [1.5, 0.25, 0.1]])
+    compiled = warm(graph.compile(function), square, np.array(first))
+    np.testing.assert_allclose(compiled(square, np.array(second)), function(square, second), rtol=1e-12, atol=1e-14)
+
+
 def test_a_large_captured_array_is_refused() -> None:
     large = np.ones((400, 400))
     compiled = warm(graph.compile(graph.grad(lambda x: np.sum(x * large[0, 0]))), X)
