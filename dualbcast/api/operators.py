@@ -11,6 +11,7 @@ import numpy as np
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.api.static_arguments import is_operand
 from dualbcast.errors import ArgumentError, CompileError, a_or_an, entry_point
+from dualbcast.foreign_objects import is_variable
 from dualbcast.frontend.derivative_calls import (
     DerivativeOf,
     called_with,
@@ -29,7 +30,7 @@ class Derivative(DerivativeOf):
     """A derivative of a scalar function, to be called with that function's arguments.
 
     `derivative`, `gradient` and the like return it. A kernel that calls it has it compiled in. In plain Python it takes
-    numbers and gives Python numbers, or takes arrays and broadcasts over them.
+    numbers and gives Python numbers, or takes arrays and broadcasts over them; of Variables the graph records it.
     """
 
     def __init__(self, function: Callable[..., Any], operator: Operator) -> None:
@@ -65,6 +66,8 @@ class Derivative(DerivativeOf):
             compiled = self._compiled[names] = BroadcastFunction(functools.partial(called_with, self, names))
         try:
             specialisation, values = compiled._dispatch.find(given, {}, None)
+            if any(map(is_variable, values)):
+                return compiled(*given)  # the graph records the call, and differentiates it
             with beside(values):
                 call = specialisation.prepare("value", values)
         except CompileError as error:

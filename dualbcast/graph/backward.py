@@ -276,8 +276,10 @@ def checkpoint(function: Function) -> Function:
             again, options = rebuild(structure, [values.get(at, leaf) for at, leaf in enumerate(constants)])
             return function(*again, **options)
 
-        with setting(observer=_observer(captured, frozen), is_recording=False):
+        note = _observer(captured, frozen)
+        with setting(observer=note, is_recording=False):
             result = call([Variable(each, tracked=False) for each in arguments])
+        note(leaves(result))  # a captured Variable may be a result as it is
         check_results(result, name_of(function))
         inputs = (*arguments, *captured.values())
         observe(inputs)
@@ -308,6 +310,7 @@ def _observer(captured: dict[_Key, Variable], frozen: set[Frozen | None]) -> Cal
             if isinstance(each, Variable):
                 frozen.add(each.frozen)
                 if each.tracked and each.serial < since:
+                    settle([each])  # one that waits has no node yet, and would get another key with that
                     captured.setdefault(key_of(each), each)
         if before is not None:
             before(inputs)

@@ -108,7 +108,9 @@ def apply(name: str | np.ufunc, *inputs: Any) -> Variable:
     scalar = applied.scalar
     if applied.primitive.name == "power":
         exponent = inputs[1]
-        if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS:
+        # NumPy's float64 is a float, too, but one that widens what is narrower.
+        is_weak = type(exponent) is not np.float64 or inputs[0].real.dtype == np.float64
+        if isinstance(exponent, int | float) and not isinstance(exponent, bool) and exponent in _EXPONENTS and is_weak:
             scalar, inputs = _fixed_power(exponent), inputs[:1]
     output: Variable = call(scalar, inputs, applied.primitive.name)
     return output

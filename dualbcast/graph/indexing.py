@@ -45,6 +45,9 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Variable:
     x = constant(x)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
+    taken = np.asarray(indices) if isinstance(indices, bool | Sequence) else indices
+    if getattr(taken, "dtype", None) == np.bool_:
+        indices = taken.astype(np.intp)  # they are numbers here, and no mask
     return getitem(x, (*(slice(None),) * axis_of(axis, x.ndim, "take"), indices))
 
 
@@ -147,15 +150,16 @@ def _plain(key: Any, xp: Any) -> Any:
 
 def _plain_part(part: Any, xp: Any) -> Any:
     if isinstance(part, slice):
+        # An array of no dimensions may change later; a Variable is read here.
         ends = part.start, part.stop, part.step
-        return slice(*[end.__index__() if isinstance(end, Variable) else end for end in ends])
+        return slice(*[end.item() if getattr(end, "ndim", None) == 0 else end for end in ends])
     if isinstance(part, Variable):
         if part.dtype.kind == "f":
             raise ArgumentError(f"an index is of integers or bools, not of {part.dtype}; write v.astype(int)")
         part = part.array
     if isinstance(part, Sequence):  # within a tuple NumPy takes a tuple for an array, too
         return xp.asarray(np.asarray(part, dtype=None if len(part) else np.intp))
-    if not getattr(part, "ndim", 0):
+    if isinstance(part, np.generic) or not hasattr(part, "ndim"):
         return part
     # The derivative needs a user's array later, so it is copied. A checkpoint will index with the array itself.
     if STATE.observer is not None:

@@ -43,12 +43,12 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[
     if method != "__call__":
         raise ArgumentError(f"np.{name}.{method} does not work on Variables")
     dtype = options.pop("dtype", None)
-    _checked(name, options, set())
+    _checked(name, options, {"axis"} if ufunc is np.vecdot else set())
     inputs = tuple([np.asarray(each) if isinstance(each, list | tuple) else each for each in inputs])
     if dtype is not None:
         inputs = tuple([astype(each, dtype) for each in inputs])
     special = _SPECIAL.get(ufunc)
-    return special(*inputs) if special is not None else apply(ufunc, *inputs)
+    return special(*inputs, **options) if special is not None else apply(ufunc, *inputs)
 
 
 @registered

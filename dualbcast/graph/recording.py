@@ -107,6 +107,8 @@ class Recorder:
         """An option with Slots in the place of arrays; of unknown arrays none can depend on the arguments."""
         if type(option) in (tuple, list):
             return type(option)(map(self._noted_option, option))
+        if hasattr(option, "__array_ufunc__") and not isinstance(option, np.ndarray | np.generic):
+            self.stop("an operation reads the value of a Variable among its options")
         slot = self._slots.get(id(option)) if isinstance(option, np.ndarray) else None
         return option if slot is None else slot
 

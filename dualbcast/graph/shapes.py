@@ -26,12 +26,12 @@ from dualbcast.graph.tape import STATE, Cotangents, Node, Primitive, unary
 from dualbcast.graph.variable import Axis, Variable, method, registered
 
 
-def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+def as_shape(shape: Any) -> tuple[int, ...]:
     """A shape, which may be given as its only length."""
     # NumPy's integers are no ints, and have no length either.
     if isinstance(shape, tuple) or isinstance(shape, Sequence):  # noqa: SIM101 (the second question takes long)
         return tuple(map(operator.index, shape))
-    return (operator.index(shape),)
+    return tuple(map(operator.index, shape)) if np.ndim(shape) else (operator.index(shape),)
 
 
 def axis_of(axis: Any, ndim: int, name: str) -> int:
@@ -321,7 +321,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> tu
     x = constant(x)
     at = axis_of(axis, x.ndim, "split")
     length, cuts = x.shape[at], indices_or_sections
-    if isinstance(cuts, int):
+    if isinstance(cuts, int | np.integer):
         if cuts < 1 or length % cuts:
             raise ShapeError(f"split: an axis of length {length} cannot be cut into {cuts} equal parts")
         cuts = [length // cuts * part for part in range(1, cuts)]

@@ -380,7 +380,7 @@ class Variable:
 
     def transpose(self, *axes: Any) -> Variable:
         """The Variable with its axes in another order, given as one tuple or as numbers; by default in reverse."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
         return OPERATIONS["transpose"](self, order or None)
 
     def ravel(self, order: str = "C") -> Variable:

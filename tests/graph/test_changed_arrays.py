@@ -231,6 +231,20 @@ def test_an_index_array_may_change() -> None:
         y = np.sum(v[index] * 1.0)
         index += 1
         np.testing.assert_array_equal(graph.grad(y, v), [n, 0.0])
+    x = np.array([3.0, 5.0])
+    for take, before, after, expected in (
+        (lambda v, index: v[index], 0, 1, [6.0, 0.0]),
+        (lambda v, index: v[index:], 1, 0, [0.0, 10.0]),
+        (lambda v, index: v[index], True, False, [6.0, 10.0]),
+    ):
+        at = np.array(before)
+
+        def f(v: Any, take: Any = take, at: Any = at, after: Any = after) -> Any:
+            y = take(v, at)
+            at[...] = after
+            return np.sum(y**2)
+
+        np.testing.assert_array_equal(graph.grad(f)(x), expected)
 
 
 # --- whose memory it is -----------------------------------------------------------------------------------------------

@@ -244,6 +244,9 @@ def test_transforms_over_no_axes_and_lengths_that_axes_have() -> None:
 def test_dtypes() -> None:
     single, whole = graph.Variable(np.ones(2, np.float32)), graph.Variable(np.arange(2))
     assert (single * 1j).dtype == np.complex64
+    half = graph.Variable(np.ones(2, np.float16))
+    assert [abs(each).dtype for each in (half * 1j, half.astype("complex64"), np.fft.fft(half))] == [np.float32] * 3
+    assert graph.grad(lambda v: np.sum(abs(v * 1j)))(half.value).dtype == np.float16
     assert (1j * whole).dtype == np.complex128
     assert (np.arange(2) * graph.Variable(1j)).dtype == np.complex128
     assert (single * Z[0]).dtype == np.complex128

@@ -13,7 +13,7 @@ from differences import along, slopes
 from scipy import special
 
 import dualbcast
-from dualbcast import differentiable_broadcast, graph
+from dualbcast import derivative, differentiable_broadcast, graph
 
 X = np.array([[0.3, 0.9, 0.55], [0.7, 0.2, 0.8]])
 Y = np.array([0.45, 0.6, 0.25])
@@ -110,6 +110,7 @@ def test_dtypes_promote_as_in_numpy() -> None:
     assert (single * 2.5).dtype == np.float32
     assert (2 * single).dtype == np.float32
     assert (single * np.float64(2)).dtype == np.float64
+    assert [(single ** np.float64(n)).dtype for n in (2, 2.5)] == [np.float64, np.float64]
     assert (single + double).dtype == np.float64
     assert (single * np.arange(2)).dtype == np.float64
     assert np.where(single > 0, single, 0.0).dtype == np.float32
@@ -290,6 +291,19 @@ def test_variables_that_a_method_captures() -> None:
     np.testing.assert_array_equal(graph.grad(loss, spring.stiffness), [0.5, 4.5])
     spring.stiffness = graph.Variable(np.array([1.0, 1.0]))
     assert spring.energy(np.array([1.0, 3.0])).value.tolist() == [0.5, 4.5]
+
+
+def test_derivatives_of_scalar_functions_are_recorded() -> None:
+    def f(x: Any, a: Any) -> Any:
+        return a * x * x * x if x > 1.5 else math.sin(x)
+
+    x = np.array([1.0, 2.0, 3.0])
+    slope = derivative(f)
+    np.testing.assert_allclose(slope(graph.Variable(x), 2.0).value, slope(x, 2.0), rtol=1e-15)
+    found = graph.grad(lambda x, a: np.sum(slope(x, a)), wrt=(0, 1))(x, 2.0)
+    np.testing.assert_allclose(found[0], [-math.sin(1.0), 24.0, 36.0], rtol=1e-13)
+    np.testing.assert_allclose(found[1], 3 * (4.0 + 9.0), rtol=1e-13)
+    np.testing.assert_allclose(graph.vmap(graph.grad(lambda x: slope(x, a=2.0)))(x), found[0], rtol=1e-13)
 
 
 def test_jacobians_are_of_arrays() -> None:

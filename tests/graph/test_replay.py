@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dualbcast import ArgumentError, differentiable_broadcast, graph
+from dualbcast import ArgumentError, derivative, differentiable_broadcast, graph
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 W = np.array([[0.5, 1.0], [-1.0, 0.25], [2.0, -0.5]])
@@ -154,6 +155,10 @@ def test_floats_in_which_a_derivative_is_taken_are_arrays() -> None:
     compiled = graph.compile(graph.grad(lambda x: x * x * x))
     assert [compiled(float(at)) for at in range(5)] == [3.0 * at * at for at in range(5)]
     assert len(compiled._forms) == 1
+    for transformed in (graph.hessian(lambda x: x**4), graph.jacobian(lambda x: 4 * x**3)):
+        compiled = graph.compile(transformed)
+        assert [compiled(float(at)) for at in range(5)] == [12.0 * at * at for at in range(5)]
+        assert compiled.explain() == "1 form of arguments: replayed, 3 times"
 
 
 def test_results_are_the_callers() -> None:
@@ -197,6 +202,23 @@ def test_what_cannot_be_replayed(name: str) -> None:
     assert reason in compiled.explain()
 
 
+@pytest.mark.parametrize(
+    ("function", "first", "second"),
+    [
+        (lambda x, axis: np.flip(x, axis), 0, 1),
+        (lambda x, axis: np.roll(x, 1, axis), 0, 1),
+        (lambda x, axis: np.moveaxis(x, axis, 0), 0, 1),
+        (lambda x, axis: np.expand_dims(x, axis), 0, 1),
+        (lambda x, cut: np.linalg.pinv(x, cut), 1e-9, 0.9),
+        (lambda x, cut: np.linalg.lstsq(x, np.ones(3), cut)[0], 1e-9, 0.9),
+    ],
+)
+def test_options_that_are_arguments(function: Callable[..., Any], first: float, second: float) -> None:
+    square = np.array([[3.0, 1.0, 0.0], [0.5, -1.0, 2.0], [1.5, 0.25, 0.1]])
+    compiled = warm(graph.compile(function), square, np.array(first))
+    np.testing.assert_allclose(compiled(square, np.array(second)), function(square, second), rtol=1e-12, atol=1e-14)
+
+
 def test_a_large_captured_array_is_refused() -> None:
     large = np.ones((400, 400))
     compiled = warm(graph.compile(graph.grad(lambda x: np.sum(x * large[0, 0]))), X)
@@ -221,6 +243,18 @@ def test_captured_broadcast_functions() -> None:
     assert is_replayed(compiled, X)
     for box.k, scope["k"] in ((3.0, 2.0), (3.0, 5.0)):
         np.testing.assert_allclose(compiled(X), 2 * X * box.k * scope["k"], rtol=1e-13)
+    slope = derivative(lambda x: x * x * box.k)
+    context = contextlib.nullcontext(np.array([1.0, 0.0]))
+
+    def step(x: Any) -> Any:
+        with context as factors:
+            return sloped(x) * factors[0]
+
+    sloped = differentiable_broadcast(lambda x: slope(x))
+    compiled = warm(graph.compile(step), X)
+    assert is_replayed(compiled, X)
+    for box.k, context.enter_result[0] in ((2.0, 1.0), (2.0, 4.0)):
+        np.testing.assert_allclose(compiled(X), 2 * X * box.k * context.enter_result[0], rtol=1e-13)
 
 
 def test_inside_other_transformations_it_is_the_function_itself() -> None:

@@ -432,6 +432,32 @@ def test_checkpoint_of_what_is_captured() -> None:
     np.testing.assert_allclose(graph.grad(gradient, (x, w)), (6 * 12, 9 * 12))
 
 
+@pytest.mark.parametrize("n", [3, 3000])  # large ones wait for their values
+@pytest.mark.parametrize(
+    "segment",
+    [
+        lambda u, y: u * y + np.sum(y),
+        lambda u, y: u * y + (u @ y) * y,  # the product needs the value of y after the first factor has met it
+        lambda u, y: np.exp(y),  # noqa: ARG005
+        lambda u, y: y,  # noqa: ARG005
+    ],
+)
+def test_checkpoint_of_what_was_computed_outside(segment: Callable[..., Any], n: int) -> None:
+    x = np.linspace(0.1, 1.0, n)
+
+    def checked(x: Any) -> Any:
+        y = np.sin(x) * 2.0
+        return np.sum(graph.checkpoint(lambda u: segment(u, y))(x) ** 2 * y)
+
+    def plain(x: Any) -> Any:
+        y = np.sin(x) * 2.0
+        return np.sum(segment(x, y) ** 2 * y)
+
+    np.testing.assert_allclose(graph.grad(checked)(x), graph.grad(plain)(x), rtol=1e-11)
+    for one, other in zip(graph.hvp(checked, (x,), (x,)), graph.hvp(plain, (x,), (x,)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
 def test_checkpoints_in_checkpoints() -> None:
     w = graph.Variable(2.0)
     inner = graph.checkpoint(lambda x: np.sin(x) * w)

@@ -136,6 +136,7 @@ def test_axes_of_containers() -> None:
     np.testing.assert_array_equal(found["parts"][0], model["b"])
     assert (found["parts"][1], found["none"]) == (1.5, None)
     np.testing.assert_array_equal(graph.vmap(lambda _: 2.0)(X), np.full(5, 2.0))
+    np.testing.assert_array_equal(graph.vmap(lambda x: x, in_axes=np.int64(1))(X), X.T)
     np.testing.assert_array_equal(graph.vmap(lambda _: X[0], out_axes=-1)(X), np.stack([X[0]] * 5, axis=-1))
 
 
@@ -144,6 +145,8 @@ def test_batches_of_indices_and_shapes() -> None:
     np.testing.assert_array_equal(graph.vmap(lambda x, i: x[i])(X, at), X[np.arange(5), at])
     np.testing.assert_array_equal(graph.vmap(lambda i: graph.take(W, i, axis=0))(at), W[at])
     np.testing.assert_array_equal(graph.vmap(lambda x: np.zeros_like(x) + np.shape(x)[0])(X), np.full((5, 3), 3.0))
+    mask = np.array([True, False, True])
+    np.testing.assert_array_equal(graph.vmap(lambda x, i: x[mask, i])(np.stack([W] * 5), at % 2), W[mask][:, at % 2].T)
     slopes = graph.grad(lambda x: np.sum(graph.vmap(lambda x, i: x[i])(x, at)))(X)
     np.testing.assert_array_equal(slopes, np.eye(3)[at])
 

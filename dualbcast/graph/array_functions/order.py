@@ -13,7 +13,7 @@ import numpy as np
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
-from dualbcast.graph.elementwise import apply, floating, where
+from dualbcast.graph.elementwise import apply, astype, floating, where
 from dualbcast.graph.indexing import take_along_axis
 from dualbcast.graph.primitives import constant, run
 from dualbcast.graph.tape import Primitive
@@ -65,33 +65,38 @@ def quantile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     >>> graph.grad(lambda v: np.quantile(v, 0.75))(np.array([3.0, 0.0, 1.0])).round(3)
     array([0.5, 0. , 0.5])
     """
-    x = floating(a)
+    given = constant(a)
+    x = floating(given)
     axes = shapes.axes_of(axis, x.ndim, "quantile")
     count = shapes.size_of(x.shape, axes)
     if count == 0:
         raise ShapeError(f"there are no quantiles of no elements; the array has shape {x.shape}")
+    q = q if type(q) in (int, float) else np.asarray(q)
     try:
         # The quantiles of the positions are the positions of the quantiles.
-        at = np.quantile(np.arange(float(count)), np.asarray(q, dtype=np.float64), method=method)  # type: ignore[call-overload]
+        at = np.quantile(np.arange(float(count)), q, method=method)  # type: ignore[call-overload]
     except ValueError as error:
         raise ArgumentError(f"quantile: {error}") from None
     last = tuple(range(x.ndim - len(axes), x.ndim))
     rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
     ordered = sort(shapes.reshape(shapes.moveaxis(x, axes, last), (*rest, count)))
+    # Fractions with a dtype may widen the result; and some methods give the elements themselves, integers too.
+    dtype = np.quantile(np.zeros(1, given.dtype), q, method=method).dtype  # type: ignore[call-overload]
     below = np.floor(at).astype(int)
-    share = x.namespace.asarray((at - below).astype(x.dtype))
+    share = x.namespace.asarray((at - below).astype(np.result_type(x.dtype, dtype)))
     lower, upper = ordered[..., below], ordered[..., np.ceil(at).astype(int)]
     # Both may be infinite, and then their difference is no number.
     result = where(share == 0, lower, lower + (upper - lower) * share)
     greatest = shapes.reshape(ordered[..., -1], (*rest, *[1] * at.ndim))
-    result = where(apply("isnan", greatest), greatest, result)
+    result = astype(where(apply("isnan", greatest), greatest, result), dtype)
     result = shapes.moveaxis(result, tuple(range(len(rest), result.ndim)), tuple(range(at.ndim)))
     return shapes.reshape(result, (*at.shape, *shapes.keepdims_shape(x.shape, axes))) if keepdims else result
 
 
 def percentile(a: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Variable:
     """As `quantile`, with percents in the place of fractions: `numpy.percentile`."""
-    return quantile(a, np.true_divide(q, 100), axis, method=method, keepdims=keepdims)
+    fraction = q / 100 if type(q) in (int, float) else np.true_divide(q, 100)
+    return quantile(a, fraction, axis, method=method, keepdims=keepdims)
 
 
 def median(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Variable:

@@ -59,7 +59,7 @@ def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None, edg
         One for each axis.
     """
     x = constant(f)
-    axes = shapes.axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim, "gradient")
+    axes = shapes.axes_of(tuple(axis) if isinstance(axis, Sequence) else axis, x.ndim, "gradient")
     steps = spacing or (1.0,)
     steps = steps * len(axes) if len(steps) == 1 else steps
     if len(steps) != len(axes) or edge_order not in (1, 2):
@@ -117,11 +117,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Variable:
     """The integral along an axis by the trapezoidal rule: `numpy.trapezoid`."""
     y = constant(y)
     at = shapes.axis_of(axis, y.ndim, "trapezoid")
-    front = shapes.moveaxis(y, at, -1)
     if x is not None:
         x = constant(x)
-        dx = diff(x if x.ndim == 1 else shapes.moveaxis(x, axis, -1))
-    return shapes.sum(dx * (front[..., 1:] + front[..., :-1]) / 2.0, axis=-1)
+        dx = diff(x, axis=axis) if x.ndim != 1 else shapes.reshape(diff(x), (-1, *[1] * (y.ndim - at - 1)))
+    before = (slice(None),) * at
+    return shapes.sum(dx * (y[(*before, slice(1, None))] + y[(*before, slice(-1))]) / 2.0, axis=axis)
 
 
 def _pullback_of_convolve(node: Node, cotangents: Cotangents, wanted: tuple[bool, ...]) -> Cotangents:

@@ -114,8 +114,9 @@ class ComplexVariable(Variable):
 def join(real: Any, imag: Any) -> Variable:
     """The Variable of complex numbers with these parts."""
     real, imag = [part if isinstance(part, Variable) else Variable(part, tracked=False) for part in (real, imag)]
-    if real.dtype != imag.dtype or not is_float(real.dtype):
-        dtype = np.result_type(real.dtype, imag.dtype, np.float16)
+    if real.dtype != imag.dtype or not is_float(real.dtype) or real.dtype.itemsize == 2:
+        # No complex number has parts of half precision.
+        dtype = np.empty(0, np.result_type(real.dtype, imag.dtype, np.complex64)).real.dtype
         real, imag = OPERATIONS["astype"](real, dtype), OPERATIONS["astype"](imag, dtype)
     if real.shape != imag.shape:
         shape = np.broadcast_shapes(real.shape, imag.shape)

@@ -160,7 +160,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     a, b = floating(a), floating(b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise ShapeError(f"lstsq is of a matrix and of one or two dimensions; the shapes are {a.shape} and {b.shape}")
-    columns = shapes.expand_dims(b, 1) if b.ndim == 1 else b
+    columns, rcond = shapes.expand_dims(b, 1) if b.ndim == 1 else b, None if rcond is None else float(rcond)
     x = run(_LSTSQ, (a, columns), rcond=rcond)
     s = svd(a, full_matrices=False, compute_uv=False)
     rank = np.int32(decided(_rank, s.array, cutoff=_cutoff(a, rcond)))

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.graph import shapes
 from dualbcast.graph.arrays import namespace
@@ -135,7 +137,7 @@ def outer(a: Any, b: Any) -> Variable:
 def tensordot(a: Any, b: Any, axes: int | tuple[Sequence[int] | int, Sequence[int] | int] = 2) -> Variable:
     """Sums of products over pairs of axes: the last of `a` with the first of `b`, or named pairs: `numpy.tensordot`."""
     a, b = constant(a), constant(b)
-    if isinstance(axes, int):
+    if isinstance(axes, int | np.integer):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     over_a, over_b = shapes.axes_of(axes[0], a.ndim, "tensordot"), shapes.axes_of(axes[1], b.ndim, "tensordot")
     if [a.shape[at] for at in over_a] != [b.shape[at] for at in over_b]:

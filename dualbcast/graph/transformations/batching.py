@@ -193,9 +193,9 @@ def getitem_batched(x: Variable, key: Any) -> Variable:
         return Variable.__join_complex__(*[getitem_batched(part, key) for part in (x.real, x.imag)])
     parts = key if isinstance(key, tuple) else (key,)
     level = level_of((x, *parts))
-    if any(getattr(part, "dtype", None) == np.bool_ for part in parts):
-        raise ArgumentError("inside vmap a mask as an index would give another shape for each element; write np.where")
     is_batched = [is_at(each, level) for each in (x, *parts)]
+    if any(at and part.dtype == np.bool_ for part, at in zip(parts, is_batched[1:], strict=True)):
+        raise ArgumentError("inside vmap a mask as an index would give another shape for each element; write np.where")
     inner = [each.inner if at else each for each, at in zip((x, *parts), is_batched, strict=True)]
     if len(parts) == 1 and not is_batched[0]:
         return batched(indexing.getitem(x, inner[1]), level)

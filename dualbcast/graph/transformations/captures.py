@@ -7,6 +7,7 @@ that it may call, can read; or the reason why these cannot be watched.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import types
@@ -20,6 +21,7 @@ import numpy as np
 
 from dualbcast.api.function import BroadcastFunction
 from dualbcast.errors import a_or_an
+from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.graph.arrays import leaves
 from dualbcast.graph.variable import Variable
 from dualbcast.rules import table
@@ -270,6 +272,10 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return value.fget, value.fset
     if isinstance(value, BroadcastFunction):
         return (value._function,)
+    if isinstance(value, DerivativeOf):
+        return (value.function,)
+    if isinstance(value, contextlib._GeneratorContextManager):  # a decorator makes it anew for each call
+        return value.func, value.args, value.kwds
     if isinstance(value, staticmethod | classmethod | functools._lru_cache_wrapper):
         return (value.__wrapped__,)
     if isinstance(value, BuiltinFunctionType | types.MethodWrapperType) and not isinstance(value.__self__, ModuleType):
@@ -295,4 +301,4 @@ def _is_trusted_object(value: Any) -> bool:
         return _is_trusted(value) and value.__name__ not in _IMPURE
     is_of_class = kind.__name__ in ("_tuplegetter", "member_descriptor", "getset_descriptor", "wrapper_descriptor")
     is_alias = isinstance(value, types.GenericAlias | types.UnionType)
-    return is_of_class or is_alias or kind.__module__.partition(".")[0] in ("contextlib", "dualbcast", "typing")
+    return is_of_class or is_alias or kind.__module__.partition(".")[0] in ("dualbcast", "typing")

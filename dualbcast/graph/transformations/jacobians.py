@@ -77,7 +77,7 @@ def jacobian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         blocks = iter(_blocks(level, leaves(result), leaves(level.trees)))
         return map_leaves(lambda _path, _leaf: _packed(level, next(blocks), wrt), result)
 
-    return named_like(transformed, "jacobian", function)
+    return named_like(transformed, "jacobian", function, wrt)
 
 
 @entry_point
@@ -132,7 +132,7 @@ def hessian(function: Callable[..., Any], wrt: Wrt = 0) -> Callable[..., Any]:
         trees = [map_leaves(lambda _path, _leaf: _packed(level, next(numbers), wrt), tree) for tree in level.trees]
         return tuple(trees) if isinstance(wrt, list | tuple) else trees[0]
 
-    return named_like(transformed, "hessian", function)
+    return named_like(transformed, "hessian", function, wrt)
 
 
 def _require_real(name: str, *trees: Any) -> None:

@@ -114,7 +114,7 @@ def _front(path: str, leaf: Any, axis: int, sizes: dict[str, int]) -> Variable:
 
 def _with_axes(function: Callable[..., Any], tree: Any, axes: Any, path: str) -> Any:
     """A container like `tree` with `function(path, leaf, axis)` in the place of each leaf."""
-    if axes is None or isinstance(axes, int):
+    if axes is None or isinstance(axes, int | np.integer):
         return map_leaves(lambda own, leaf: function(own, leaf, axes), tree, path)
     if isinstance(tree, dict) and isinstance(axes, dict) and tree.keys() == axes.keys():
         return {key: _with_axes(function, tree[key], axes[key], f"{path}[{key!r}]") for key in tree}
