@@ -224,7 +224,7 @@ def _parameters(function: BroadcastFunction, bound: BoundArguments, wrt: Wrt) ->
         return tuple(names)
     names = []
     for item in wanted if isinstance(wanted, tuple) else (wanted,):
-        is_place = not isinstance(item, str) and -len(all_names) <= item < len(all_names)
+        is_place = isinstance(item, int) and -len(all_names) <= item < len(all_names)
         name = all_names[item] if is_place else item
         if name not in all_names:
             raise ArgumentError(f"wrt={item!r} is no argument of {function._binder}")
@@ -240,11 +240,16 @@ def _start(name: str, value: Any) -> Any:
     _check_array(name, value)
     try:
         start = np.asarray(value)
-        if start.dtype.kind not in "fiu" and start.dtype.name != "bfloat16":
+        if not is_real(start):
             raise TypeError
         return start.astype(np.float64)
     except (TypeError, ValueError):
         raise ArgumentError(f"the start value of {name} is {called(value)}; give a number or an array") from None
+
+
+def is_real(array: Any) -> bool:
+    """Whether an array has real numbers."""
+    return array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"
 
 
 def _check_array(name: str, value: Any) -> None:
