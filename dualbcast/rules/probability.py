@@ -136,6 +136,8 @@ _rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domai
 for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
+# The text of the slope in b would cancel where a is small.
+partials(lambda a, b, y: (stirling.trigamma_gap(a, b), special.polygamma(1, a + b)))(stirling.digamma_gap)
 # In these the density y is given, and their slopes are those of changes that it takes part in.
 partials(
     lambda a, x, y, slope: (
