@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.fit.problem import Bounds, Data, Problem, elements_of, is_real, taken
+from dualbcast.fit.problem import Bounds, Data, Problem, elements_of, real_array, taken
 from dualbcast.fit.step import RUNNING, State, advance, start
 from dualbcast.program.outputs import Results
 from dualbcast.program.results import Hessian, Jacobian
@@ -157,8 +157,12 @@ def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ArgumentError(f"the bounds of {each.name} are a pair, (lower, upper), either of which may be None")
         both = [default if x is None else x for x, default in zip(pair, (-np.inf, np.inf), strict=True)]
-        if not all(is_real(np.asarray(bound)) for bound in both):
-            raise ArgumentError(f"the bounds of {each.name} are {pair!r}; give real numbers or arrays of them, or None")
+        try:
+            both = [real_array(bound) for bound in both]
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"the bounds of {each.name} are {pair!r}; give real numbers or arrays of them, or None"
+            ) from None
         try:
             pairs += zip(*[elements_of(bound, each.shape) for bound in both], strict=True)
         except ValueError:

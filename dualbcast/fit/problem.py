@@ -240,16 +240,19 @@ def _start(name: str, value: Any) -> Any:
     _check_array(name, value)
     try:
         start = np.asarray(value)
-        if not is_real(start):
+        if start.dtype.kind not in "fiu" and start.dtype.name != "bfloat16":
             raise TypeError
         return start.astype(np.float64)
     except (TypeError, ValueError):
         raise ArgumentError(f"the start value of {name} is {called(value)}; give a number or an array") from None
 
 
-def is_real(array: Any) -> bool:
-    """Whether an array has real numbers."""
-    return array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"
+def real_array(numbers: Any) -> Any:
+    """An array of float64; raises TypeError or ValueError for text and complex numbers."""
+    array = np.asarray(numbers)
+    if array.dtype.kind in "cSU":
+        raise TypeError
+    return array.astype(np.float64)
 
 
 def _check_array(name: str, value: Any) -> None:

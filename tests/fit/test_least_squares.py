@@ -303,6 +303,12 @@ def test_a_parameter_between_equal_bounds_is_known() -> None:
     assert np.isnan(fixed.standard_errors["a"])
 
 
+def test_bounds_of_any_numbers() -> None:
+    for bounds in ((-(10**30), 10**30), (False, True), np.array([0, 1], "f4").tolist()):
+        found = fit.least_squares(lambda x, a: a - x, X, 0.5, bounds={"a": bounds})
+        assert found["a"] == pytest.approx(np.clip(X.mean(), *map(float, bounds)))
+
+
 def test_an_infinite_start_value_is_at_no_bound() -> None:
     found = fit.least_squares(lambda x, a: a - x, X, math.inf)
     assert (found.status, found.at_bound["a"]) == (Status.NOT_FINITE, 0)
