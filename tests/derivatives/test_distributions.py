@@ -4,6 +4,7 @@ derivatives in all arguments against mpmath, and the meanings of the arguments a
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -162,6 +163,13 @@ OUTSIDE = [
     *(f"poisson.{method}(1.0, -2.0)" for method in ("pmf", "logpmf", "cdf")),
     *(f"binom.{method}(7.0, 5.0, 0.3)" for method in ("pmf", "logpmf", "cdf", "sf")),
     *(f"binom.{method}(2.0, 5.0, 1.3)" for method in ("pmf", "logpmf", "cdf", "sf")),
+    *(
+        f"binom.{method}({arguments})"
+        for method in ("pmf", "logpmf", "cdf", "sf")
+        for arguments in ("1.0, math.nan, 0.2", "-1.0, math.nan, 0.2", "2.0, -2.0, 0.5", "5.0, 5.0, math.nan")
+    ),
+    *(f"binom.{method}({k}, 5.0, 1.5)" for method in ("cdf", "sf") for k in (-1.0, 5.0, 9.0)),
+    *(f"geom.{method}(math.inf, 0.3)" for method in ("pmf", "logpmf")),
     *(f"geom.{method}(0.0, 0.3)" for method in ("pmf", "logpmf")),
     "poisson.pmf(0.0, 0.0)",
     "binom.pmf(0.0, 5.0, 0.0)",
@@ -175,10 +183,10 @@ OUTSIDE = [
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_outside_of_the_range_and_with_keywords() -> None:
     calls = "".join(f"        x * 0.0 + scipy.stats.{call},\n" for call in OUTSIDE)
-    text = f"import scipy.stats\ndef f(x):\n    return (\n{calls}    )\n"
+    text = f"import math\nimport scipy.stats\ndef f(x):\n    return (\n{calls}    )\n"
     found = differentiable_broadcast.from_source(text, backend="python")(np.array([1.0]))
     for call, (value,) in zip(OUTSIDE, found, strict=True):
-        wanted = float(eval(f"scipy.stats.{call}", {"scipy": scipy}))
+        wanted = float(eval(f"scipy.stats.{call}", {"math": math, "scipy": scipy}))
         np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=call)
 
 

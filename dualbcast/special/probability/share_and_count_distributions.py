@@ -151,7 +151,7 @@ def poisson_sf(k: float, mu: float) -> float:
 def binom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
-        return not_counted(k, p if p <= 1 else math.nan, 0.0)
+        return not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
     other = n - k + 1.0
     return beta_density(1.0, other, p) / other if k == 0 else p * (beta_density(k, other, p) / k)
 
@@ -159,18 +159,18 @@ def binom_pmf(k: float, n: float, p: float) -> float:
 def binom_logpmf(k: float, n: float, p: float) -> float:
     """The logarithm of the probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
-        return not_counted(k, p if p <= 1 else math.nan, -math.inf)
+        return not_counted(k, p if p <= 1 and n >= 0 else math.nan, -math.inf)
     return xlogy(k, p) + xlog1py(n - k, -p) - math.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0)
 
 
 def binom_cdf(k: float, n: float, p: float) -> float:
     """The probability of at most k successes in n trials of probability p."""
-    return bdtr(min(k, n), n, p) if k >= 0 else not_counted(k, p, 0.0)
+    return bdtr(min(k, n), n, p) if k >= 0 else not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
 
 
 def binom_sf(k: float, n: float, p: float) -> float:
     """The probability of more than k successes in n trials of probability p."""
-    return bdtrc(min(k, n), n, p) if k >= 0 else not_counted(k, p, 1.0)
+    return bdtrc(min(k, n), n, p) if k >= 0 else not_counted(k, p if p <= 1 and n >= 0 else math.nan, 1.0)
 
 
 def nbinom_pmf(k: float, n: float, p: float) -> float:
@@ -204,8 +204,8 @@ def geom_logpmf(k: float, p: float) -> float:
 
 
 def is_count(k: float) -> bool:
-    """Whether k is a whole number that is not negative."""
-    return k >= 0 and k == float(np.floor(k))
+    """Whether k is a whole number that is neither negative nor infinite."""
+    return 0 <= k < math.inf and k == float(np.floor(k))
 
 
 def not_counted(k: float, parameter: float, value: float) -> float:
