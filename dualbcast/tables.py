@@ -202,7 +202,7 @@ def natural_spline(xp: Any, fp: Any) -> Any:
     Raises
     ------
     ArgumentError
-        The arrays are no vectors of one length, or xp does not increase.
+        The arrays are no vectors of one length, or of complex numbers or text, or xp does not increase.
 
     Examples
     --------
@@ -210,7 +210,10 @@ def natural_spline(xp: Any, fp: Any) -> Any:
     >>> natural_spline(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0]))
     array([ 0., -3.,  0.])
     """
-    xp, fp = np.asarray(xp, float), np.asarray(fp, float)
+    xp, fp = np.asarray(xp), np.asarray(fp)
+    if any(array.dtype.kind in "cSU" for array in (xp, fp)):
+        raise ArgumentError("natural_spline takes real numbers; complex ones have a spline for each part")
+    xp, fp = xp.astype(float), fp.astype(float)
     if xp.ndim != 1 or xp.shape != fp.shape or len(xp) < 2:
         raise ArgumentError(
             f"natural_spline takes the places and values of two points or more, in arrays of one length; these have "

@@ -253,6 +253,8 @@ class Specialisation:
         """The names of the arguments in `wrt` that have shape ()."""
         numbers = tuple([self.element.names[at] for at in self.wrt if not _shape_of(values[at])])
         if not numbers:
+            if not self.wrt:
+                raise ArgumentError("no argument is of a float dtype, so that there is none to differentiate in")
             raise ArgumentError(
                 "all arguments of a float dtype are arrays. Name those to differentiate in, which have one shape: "
                 'wrt=("mu", "sigma")'

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, overload
 
+import numpy as np
+
 from dualbcast.api.binding import Wrt
 from dualbcast.api.dispatch import Dispatch
 from dualbcast.api.specialisation import Specialisation
@@ -219,7 +221,7 @@ class Sums:
 
     def _sums(self, arrays: tuple[Any, ...], named: dict[str, Any], wrt: Wrt, order: int) -> tuple[Specialisation, Ran]:
         """The specialisation for a call of `sum`, and what it has computed."""
-        if isinstance(order, bool) or order not in DERIVATIONS:
+        if not isinstance(order, int | float | np.integer) or isinstance(order, bool) or order not in DERIVATIONS:
             raise ArgumentError(f"order={order!r} is none of 0, 1 and 2, which stand for the highest derivatives")
         wanted = self._dispatch.wrt_of(wrt)
         if wanted is None:

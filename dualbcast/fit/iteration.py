@@ -6,14 +6,14 @@ the next trial of each. A batch is so small that its data and the state of its f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.fit.problem import Bounds, Data, Problem, elements_of, taken
+from dualbcast.fit.problem import Bounds, Data, Problem, elements_of, real_array, taken
 from dualbcast.fit.step import RUNNING, State, advance, start
 from dualbcast.program.outputs import Results
 from dualbcast.program.results import Hessian, Jacobian
@@ -26,6 +26,8 @@ Evaluate = Callable[[tuple[Any, ...], Data], tuple[Any, Sequence[Any], Sequence[
 # The elements of a batch for each thread, of which a pass takes some milliseconds; and the part of a batch that has to
 # be still running, or else the others leave it.
 _ELEMENTS, _RUNNING_PART = 1 << 19, 0.5
+# More than any fit takes, and a number that int64 holds.
+_MOST_ITERATIONS = 1 << 53
 
 
 class Tests(NamedTuple):
@@ -40,10 +42,10 @@ class Tests(NamedTuple):
         """The same; raises ArgumentError where a number makes no sense."""
         for name, value in self._asdict().items():
             is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-            if not is_number or not value >= 0 or (name == "max_iterations" and value != int(value)):
+            if not is_number or not value >= 0 or (name == "max_iterations" and value % 1 != 0):
                 kind = "a whole number" if name == "max_iterations" else "a number"
                 raise ArgumentError(f"{name}={value!r} is not {kind} of 0 or more")
-        return self
+        return self._replace(max_iterations=min(int(self.max_iterations), _MOST_ITERATIONS))
 
 
 class Outcome(NamedTuple):
@@ -78,9 +80,10 @@ def run(
                     array[where] = np.reshape(number, -1)[places]
                 advanced(len({*ended.tolist()}) if progress else 0)
     cost[np.isinf(cost)] = np.nan
-    sides = [np.reshape(limit, -1) for limit in limits]
+    # A parameter that is infinite is at no bound, and one whose bounds are equal is at the lower one.
+    sides = [np.where(np.isfinite(limit), limit, np.nan).reshape(-1) for limit in limits]
     at_bound = [
-        (x == upper).astype(np.int8) - (x == lower)
+        np.where(x == lower, np.int8(-1), (x == upper).astype(np.int8))
         for x, lower, upper in zip(parameters, sides[:size], sides[size:], strict=True)
     ]
     return Outcome(parameters, cost, matrix, iterations, status, tuple(at_bound))
@@ -143,6 +146,8 @@ def _flat(state: State) -> list[Any]:
 
 def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
     """The lower bounds of all parameters, then the upper ones; infinite where there are none."""
+    if not isinstance(bounds, Mapping | None):
+        raise ArgumentError('bounds= is a mapping from names to pairs: {"rate": (0, 5)}')
     given = dict(bounds or {})
     if unknown := [name for name in given if name not in problem.wrt]:
         raise ArgumentError(f"bounds= has {unknown[0]!r}; the parameters are {', '.join(problem.wrt)}")
@@ -152,6 +157,12 @@ def _limits(problem: Problem, bounds: Bounds) -> tuple[Any, ...]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ArgumentError(f"the bounds of {each.name} are a pair, (lower, upper), either of which may be None")
         both = [default if x is None else x for x, default in zip(pair, (-np.inf, np.inf), strict=True)]
+        try:
+            both = [real_array(bound) for bound in both]
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"the bounds of {each.name} are {pair!r}; give real numbers or arrays of them, or None"
+            ) from None
         try:
             pairs += zip(*[elements_of(bound, each.shape) for bound in both], strict=True)
         except ValueError:

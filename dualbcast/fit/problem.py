@@ -224,7 +224,7 @@ def _parameters(function: BroadcastFunction, bound: BoundArguments, wrt: Wrt) ->
         return tuple(names)
     names = []
     for item in wanted if isinstance(wanted, tuple) else (wanted,):
-        is_place = not isinstance(item, str) and -len(all_names) <= item < len(all_names)
+        is_place = isinstance(item, int) and -len(all_names) <= item < len(all_names)
         name = all_names[item] if is_place else item
         if name not in all_names:
             raise ArgumentError(f"wrt={item!r} is no argument of {function._binder}")
@@ -245,6 +245,14 @@ def _start(name: str, value: Any) -> Any:
         return start.astype(np.float64)
     except (TypeError, ValueError):
         raise ArgumentError(f"the start value of {name} is {called(value)}; give a number or an array") from None
+
+
+def real_array(numbers: Any) -> Any:
+    """An array of float64; raises TypeError or ValueError for text and complex numbers."""
+    array = np.asarray(numbers)
+    if array.dtype.kind in "cSU":
+        raise TypeError
+    return array.astype(np.float64)
 
 
 def _check_array(name: str, value: Any) -> None:

@@ -22,14 +22,14 @@ class Arguments:
         function: Callable[..., Any],
         data: Mapping[str, Any],
         parameters: Sequence[str] | None,
-        shapes: Mapping[str, Shape],
+        shapes: Mapping[str, int | Shape],
     ) -> None:
         self.function = broadcast_function(function)
         self.label = f"{self.function.__name__}()"
         self.parameters = parameters_of(self.function, data, parameters)
         if unknown := [name for name in shapes if name not in self.parameters]:
             raise ArgumentError(f"shapes= has {', '.join(unknown)}, which {self.label} has not as a parameter")
-        self.shapes: tuple[Shape, ...] = tuple([tuple(shapes.get(name, ())) for name in self.parameters])
+        self.shapes: tuple[Shape, ...] = tuple([shape_of(shapes.get(name, ())) for name in self.parameters])
         sizes = list(map(math.prod, self.shapes))
         self.size = sum(sizes)
         self._begins = [sum(sizes[:at]) for at in range(len(sizes))]
@@ -52,7 +52,7 @@ class Arguments:
 
     def split(self, x: Any) -> list[Any]:
         """The parameters of which a vector has the elements."""
-        x = np.asarray(x, np.float64)
+        x = real_numbers(x, "x")
         if x.shape != (self.size,):
             names = ", ".join(self.parameters)
             raise ShapeError(f"x has shape {x.shape}; it must be ({self.size},), for the parameters ({names})")
@@ -69,6 +69,24 @@ class Arguments:
         ]
 
 
+def real_numbers(given: Any, name: str) -> Any:
+    """An array of float64; raises ArgumentError where the imaginary parts of numbers would be lost, or for text."""
+    array = np.asarray(given)
+    if array.dtype.kind == "c":
+        raise ArgumentError(
+            f"{name} has complex numbers, of which the imaginary parts would be lost; give real ones, and derivatives "
+            "by jac= in place of jac='cs'"
+        )
+    if array.dtype.kind in "SU":
+        raise ArgumentError(f"{name} has text; give numbers")
+    return array.astype(np.float64, copy=False)
+
+
+def shape_of(given: int | Shape) -> Shape:
+    """A shape, of which one length may stand for itself."""
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
 def broadcast_function(function: Callable[..., Any]) -> BroadcastFunction:
     """The function itself, or decorated if it is an ordinary one."""
     return function if isinstance(function, BroadcastFunction) else differentiable_broadcast(function)
@@ -79,6 +97,8 @@ def parameters_of(
 ) -> tuple[str, ...]:
     """The names of the unknowns: those that are wanted, or all arguments that are not known otherwise."""
     label, parameters = f"{function.__name__}()", function.__signature__.parameters
+    if not isinstance(data, Mapping):
+        raise ArgumentError('data= is a mapping from names of arguments to arrays: {"t": t}')
     if spread := [p.name for p in parameters.values() if p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]:
         raise ArgumentError(f"{label} takes *{spread[0]}; give a function whose arguments all have names")
     if unknown := [name for name in (*data, *(wanted or ())) if name not in parameters]:
@@ -102,11 +122,11 @@ class LastPoint:
 
     def keep(self, point: Any, derivatives: Any, data: Any = None) -> None:
         """Remember the derivatives at a point for this object as data."""
-        self._entry = np.asarray(point, np.float64).tobytes(), data, derivatives
+        self._entry = real_numbers(point, "x").tobytes(), data, derivatives
 
     def take(self, point: Any, data: Any = None) -> Any:
         """The derivatives, if they were kept for this point and this object, and nobody has taken them; else None."""
         entry, self._entry = self._entry, None
-        if entry is not None and entry[1] is data and entry[0] == np.asarray(point, np.float64).tobytes():
+        if entry is not None and entry[1] is data and entry[0] == real_numbers(point, "x").tobytes():
             return entry[2]
         return None

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from dualbcast.errors import ArgumentError, ShapeError
-from dualbcast.interop.parameters import Arguments, LastPoint, broadcast_function, parameters_of
+from dualbcast.interop.parameters import (
+    Arguments,
+    LastPoint,
+    broadcast_function,
+    parameters_of,
+    real_numbers,
+    shape_of,
+)
 from dualbcast.ir.nodes import NUMBER
 from dualbcast.program.outputs import Shape, sum_to
 from dualbcast.program.results import Jacobian
@@ -38,9 +45,9 @@ class Problem:
         data: Mapping[str, Any] | None = None,
         *,
         parameters: Sequence[str] | None = None,
-        shapes: Mapping[str, Shape] | None = None,
+        shapes: Mapping[str, int | Shape] | None = None,
     ) -> None:
-        self._arguments = Arguments(function, data or {}, parameters, shapes or {})
+        self._arguments = Arguments(function, {} if data is None else data, parameters, shapes or {})
         self._last = LastPoint()
 
     @property
@@ -61,7 +68,7 @@ class Residuals(Problem):
     parameters : sequence of str, optional
         The names of the unknowns, in the order in which SciPy has them in `x`. By default all arguments without a
         default that are not in `data`, in the order of the function's signature.
-    shapes : mapping of str to tuple of int, optional
+    shapes : mapping of str to int or tuple of int, optional
         The shapes of parameters that are arrays. They broadcast with the data, and their elements stand in `x` one
         after the other. All other parameters are numbers.
     sparse : bool, optional
@@ -94,7 +101,7 @@ class Residuals(Problem):
         data: Mapping[str, Any] | None = None,
         *,
         parameters: Sequence[str] | None = None,
-        shapes: Mapping[str, Shape] | None = None,
+        shapes: Mapping[str, int | Shape] | None = None,
         sparse: bool = False,
     ) -> None:
         super().__init__(function, data, parameters=parameters, shapes=shapes)
@@ -250,12 +257,15 @@ class Curve:
         return jacobian.matrix()
 
     def _compute(self, xdata: Any, parameters: tuple[Any, ...]) -> tuple[Any, Jacobian]:
-        variables = tuple(np.asarray(xdata, float)) if self._variables > 1 else (np.asarray(xdata, float),)
+        xdata = real_numbers(xdata, "xdata")
+        variables = tuple(xdata) if self._variables > 1 else (xdata,)
         if len(variables) != self._variables:
             raise ShapeError(
                 f"xdata has {len(variables)} rows; it must have one for each of {self._variables} variables"
             )
-        named = dict(zip(self._named, map(np.float64, parameters), strict=True))
+        if len(parameters) != len(self._named):
+            raise ArgumentError(f"{len(parameters)} parameters are given; the curve has ({', '.join(self._named)})")
+        named = dict(zip(self._named, real_numbers(parameters, "a parameter"), strict=True))
         return self._function.value_and_jacobian(*variables, wrt=self._named, out="matrix", **named)
 
 
@@ -270,7 +280,7 @@ class RightHandSide:
     data : mapping of str to array, optional
         The parameters, by name. All arguments after the first that have no default and are not in `data` are state
         variables.
-    shape : tuple of int, optional
+    shape : int or tuple of int, optional
         For many independent systems side by side, which are solved with the same time steps: the shape of each state
         variable, with which the parameters broadcast. In `y` they stand one after the other: `y.reshape(-1, *shape)`
         has one in each row. The Jacobian is then sparse, as methods BDF and Radau take it.
@@ -290,8 +300,8 @@ class RightHandSide:
     def __init__(
         self, function: Callable[..., Any], data: Mapping[str, Any] | None = None, *, shape: int | Shape = ()
     ) -> None:
-        self._shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        function, data = broadcast_function(function), data or {}
+        self._shape = shape_of(shape)
+        function, data = broadcast_function(function), {} if data is None else data
         time, *states = parameters_of(function, data, None) or ("",)
         if next(iter(function.__signature__.parameters), None) != time:
             raise ArgumentError(f"the first argument of {function.__name__}() must be the time; data= cannot have it")
@@ -305,7 +315,7 @@ class RightHandSide:
 
     def fun(self, t: float, y: Any) -> Any:
         """The time derivatives of `y`."""
-        args, named = self._arguments.of(np.concatenate(([t], y)))
+        args, named = self._arguments.of(_with_time(t, y))
         value = self._arguments.function(*args, **named)
         values = value if isinstance(value, tuple | list) else (value,)
         self._check(len(values), np.shape(values[0]))
@@ -313,7 +323,7 @@ class RightHandSide:
 
     def jac(self, t: float, y: Any) -> Any:
         """The derivatives of `fun(t, y)` in `y`: a matrix, and a sparse one for systems side by side."""
-        args, named = self._arguments.of(np.concatenate(([t], y)))
+        args, named = self._arguments.of(_with_time(t, y))
         jacobian = self._arguments.function.jacobian(*args, wrt=self._states, **named)
         self._check(jacobian.outputs, jacobian.shape)
         return jacobian.sparse() if self._shape else jacobian.matrix()
@@ -327,6 +337,14 @@ class RightHandSide:
             )
         if shape != self._shape:
             raise ShapeError(f"the result of {label} has shape {shape}; give shape={shape}, or other data")
+
+
+def _with_time(t: float, y: Any) -> Any:
+    """The vector of time and state variables."""
+    y = real_numbers(y, "y")
+    if y.ndim != 1:
+        raise ShapeError(f"y has shape {y.shape}; it is one vector, so leave vectorized=True out of solve_ivp")
+    return np.concatenate(([t], y))
 
 
 def _ravelled(jacobian: Jacobian, value: Any) -> Any:

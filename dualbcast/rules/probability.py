@@ -11,7 +11,16 @@ from typing import Any
 from dualbcast import special
 from dualbcast.rules.curvatures import partials
 from dualbcast.rules.registration import alias, rule
-from dualbcast.special.probability import dawson, error, located_distributions, log_normal, probabilities, stirling
+from dualbcast.special.probability import (
+    dawson,
+    error,
+    incomplete_beta,
+    incomplete_gamma_slopes,
+    located_distributions,
+    log_normal,
+    probabilities,
+    stirling,
+)
 from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,
@@ -127,6 +136,19 @@ _rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domai
 for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
+# The text of the slope in b would cancel where a is small.
+partials(lambda a, b, y: (stirling.trigamma_gap(a, b), special.polygamma(1, a + b)))(stirling.digamma_gap)
+# In these the density y is given, and their slopes are those of changes that it takes part in.
+partials(
+    lambda a, x, y, slope: (
+        incomplete_gamma_slopes.inner_term_slope_in_a(a, x, y, slope),
+        incomplete_gamma_slopes.inner_term_curvature(a, x, y),
+        0,
+    )
+)(incomplete_gamma_slopes.inner_term_slope)
+partials(lambda a, b, x, y, slope: (*incomplete_beta.inner_density_slopes(a, b, x, y, slope), 0))(
+    incomplete_beta.inner_density_slope
+)
 partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)
 partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(gamma_density)
 partials(lambda a, x, y: (score_at_zero(y), gamma_slope_at_zero(a, x, y)))(gamma_density_at_zero)

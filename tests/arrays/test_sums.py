@@ -478,8 +478,12 @@ def test_errors_say_what_to_write():
         function.sum(x, rows, rows, order=1)
     with pytest.raises(ArgumentError, match="order=3 is none of 0, 1 and 2"):
         function.sum(x, 0.5, 0.5, order=3)
-    with pytest.raises(ArgumentError, match="order=True"):
-        function.sum(x, 0.5, 0.5, order=True)
+    for order in (True, np.True_, np.array(1), [1]):
+        with pytest.raises(ArgumentError, match="is none of 0, 1 and 2"):
+            function.sum(x, 0.5, 0.5, order=order)
+    for products in (lambda n: function.sum(n, 1, 2, order=1), lambda n: function.normal_equations(n, 1, 2)):
+        with pytest.raises(ArgumentError, match="no argument is of a float dtype"):
+            products(np.arange(3))
     with pytest.raises(ShapeError, match=r"weights have shape \(4,\), which does not broadcast"):
         function.normal_equations(x, 0.5, 0.5, weights=np.ones(4))
     with pytest.raises(ArgumentError, match="residuals are floats"):

@@ -335,6 +335,9 @@ def test_a_natural_spline_of_points_that_do_not_fit_is_refused() -> None:
     for xp in ([0.0, 2.0, 1.0], [0.0, 1.0, 1.0], [0.0, 1.0, np.nan]):
         with pytest.raises(ArgumentError, match="sort xp and fp by xp"):
             tables.natural_spline(xp, np.ones(3))
+    for fp in (np.arange(3) * 1j, [1, 2j, 3], list("abc")):  # of arrays the imaginary parts were dropped
+        with pytest.raises(ArgumentError, match="takes real numbers"):
+            tables.natural_spline(np.arange(3.0), fp)
 
 
 def test_splines_are_scipys() -> None:

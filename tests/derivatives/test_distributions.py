@@ -4,6 +4,7 @@ derivatives in all arguments against mpmath, and the meanings of the arguments a
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -162,6 +163,13 @@ OUTSIDE = [
     *(f"poisson.{method}(1.0, -2.0)" for method in ("pmf", "logpmf", "cdf")),
     *(f"binom.{method}(7.0, 5.0, 0.3)" for method in ("pmf", "logpmf", "cdf", "sf")),
     *(f"binom.{method}(2.0, 5.0, 1.3)" for method in ("pmf", "logpmf", "cdf", "sf")),
+    *(
+        f"binom.{method}({arguments})"
+        for method in ("pmf", "logpmf", "cdf", "sf")
+        for arguments in ("1.0, math.nan, 0.2", "-1.0, math.nan, 0.2", "2.0, -2.0, 0.5", "5.0, 5.0, math.nan")
+    ),
+    *(f"binom.{method}({k}, 5.0, 1.5)" for method in ("cdf", "sf") for k in (-1.0, 5.0, 9.0)),
+    *(f"geom.{method}(math.inf, 0.3)" for method in ("pmf", "logpmf")),
     *(f"geom.{method}(0.0, 0.3)" for method in ("pmf", "logpmf")),
     "poisson.pmf(0.0, 0.0)",
     "binom.pmf(0.0, 5.0, 0.0)",
@@ -175,10 +183,10 @@ OUTSIDE = [
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_outside_of_the_range_and_with_keywords() -> None:
     calls = "".join(f"        x * 0.0 + scipy.stats.{call},\n" for call in OUTSIDE)
-    text = f"import scipy.stats\ndef f(x):\n    return (\n{calls}    )\n"
+    text = f"import math\nimport scipy.stats\ndef f(x):\n    return (\n{calls}    )\n"
     found = differentiable_broadcast.from_source(text, backend="python")(np.array([1.0]))
     for call, (value,) in zip(OUTSIDE, found, strict=True):
-        wanted = float(eval(f"scipy.stats.{call}", {"scipy": scipy}))
+        wanted = float(eval(f"scipy.stats.{call}", {"math": math, "scipy": scipy}))
         np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=call)
 
 
@@ -268,3 +276,61 @@ def test_slopes_at_the_median_of_laplace_and_at_a_mean_of_no_events(backend: Any
     _, jacobian, hessian = poisson.value_jacobian_and_hessian(np.arange(4), 0.0, wrt="mu")
     np.testing.assert_array_equal(jacobian["mu"], [-1.0, 1.0, 0.0, 0.0])
     np.testing.assert_array_equal(hessian["mu", "mu"], [1.0, -2.0, 1.0, 0.0])
+
+
+# Calls with a density at x near an end of its interval, the slope there, and the second derivative.
+NEAR_THE_END = {
+    "gamma.pdf(x, 2.0)": (1.0, -2.0),
+    "chi2.pdf(x, 4.0)": (0.25, -0.25),
+    "beta.pdf(x, 2.0, 3.0)": (12.0, -48.0),
+    "beta.pdf(1.0 - x, 3.0, 2.0)": (12.0, -48.0),
+    "f.pdf(x, 4.0, 6.0)": (16 / 3, -320 / 9),
+    "poisson.pmf(1.0, x)": (1.0, -2.0),
+    "binom.pmf(1.0, 5.0, x)": (5.0, -40.0),
+    "binom.pmf(4.0, 5.0, 1.0 - x)": (5.0, -40.0),
+    "nbinom.pmf(2.0, 1.0, x)": (1.0, -4.0),
+    "nbinom.pmf(1.0, 3.0, 1.0 - x)": (3.0, -18.0),
+    "geom.pmf(3.0, x)": (1.0, -4.0),
+    "geom.pmf(2.0, 1.0 - x)": (1.0, -2.0),
+}
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_second_derivatives_near_the_ends_of_a_density(backend: Any) -> None:
+    """They were differences of the squares of 1 / x, or NaN at the end itself."""
+    x = np.array([0.0, 1e-30, 1e-12])
+    for call, (slope, curvature) in NEAR_THE_END.items():
+        at = x[1:] if call == "geom.pmf(3.0, x)" else x  # where no trial succeeds there is no first success
+        of = differentiable_broadcast.from_source(
+            f"import scipy.stats\ndef f(x):\n    return scipy.stats.{call}\n", backend=backend
+        )
+        _, jacobian, hessian = of.value_jacobian_and_hessian(at)
+        np.testing.assert_allclose(jacobian["x"], slope, rtol=1e-10, err_msg=call)
+        np.testing.assert_allclose(hessian["x", "x"], curvature, rtol=1e-9, err_msg=call)
+
+
+@pytest.mark.parametrize("call", ["gamma.pdf", "beta.pdf", "f.pdf", "binom.pmf", "nbinom.pmf", "geom.pmf"])
+def test_second_derivatives_of_densities(call: str) -> None:
+    """In the middle and on both sides, for small and large parameters, in all arguments."""
+    rows = {
+        "gamma.pdf": [(0.1, 1.5), (0.4, 0.3), (3.0, 3.5), (90.0, 100.0), (9e3, 1e4)],
+        "beta.pdf": [(0.01, 1.5, 3.5), (0.4, 0.7, 0.6), (0.97, 2.5, 1.5), (0.5, 400.0, 410.0), (0.1, 1.0, 20.0)],
+        "f.pdf": [(0.01, 3.5, 5.5), (1.5, 8.0, 9.0), (40.0, 3.0, 5.0), (1.1, 300.0, 200.0)],
+        "binom.pmf": [(0.0, 7.0, 0.01), (3.0, 9.5, 0.3), (9.0, 10.0, 0.97), (200.0, 400.0, 0.49)],
+        "nbinom.pmf": [(0.0, 0.5, 0.01), (3.0, 2.5, 0.3), (2.0, 1.0, 0.97), (200.0, 150.0, 0.45)],
+        "geom.pmf": [(1.0, 0.3), (4.0, 0.01), (3.0, 0.98), (50.0, 0.02)],
+    }[call]
+    family, arrays = call.split(".")[0], [np.array(column) for column in np.transpose(rows)]
+    of = COUNTS.get(family) or DISTRIBUTIONS[family]
+    varied = range(1 if family in COUNTS else 0, len(arrays))
+    names = [f"x{position}" for position in varied]
+    hessian = kernel(f"scipy.stats.{call}", len(arrays), backend="python").hessian(*arrays, wrt=names)
+    for row, point in enumerate(rows):
+        with mp.workdps(50):
+            at = tuple(map(mp.mpf, point))
+            for i in varied:
+                for j in varied:
+                    orders = tuple(np.add(unit(i, len(at)), unit(j, len(at))).tolist())
+                    wanted = mp.diff(lambda *args: mp.exp(of.log_density(*args)), at, orders)
+                    got = float(hessian[f"x{i}", f"x{j}"][row])
+                    assert abs(got - wanted) <= 1e-9 * (abs(wanted) + mp.exp(of.log_density(*at))), (point, i, j)

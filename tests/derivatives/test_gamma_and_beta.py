@@ -194,3 +194,17 @@ def test_the_density_of_the_f_distribution_has_derivatives_at_0(backend: Any) ->
         found = [value[k], jacobian["x"][k], hessian["x", "x"][k]]
         np.testing.assert_allclose(found, series, rtol=1e-12, atol=1e-12)
     assert np.isfinite([jacobian["m"][1:], jacobian["n"][1:]]).all()
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_second_derivatives_of_betaln_where_a_parameter_is_small(backend: Any) -> None:
+    """That in both was a difference of numbers of the size of 1 / a, of which no digit was left."""
+    points = [(1e-20, 3.0), (1e-14, 0.5), (1e-6, 2.0), (2.0, 1e-10), (1e-5, 1e-5), (3.0, 4.0), (1e8, 2.0), (30.0, 45.0)]
+    a, b = np.array(points).T
+    hessian = differentiable_broadcast(lambda a, b: special.betaln(a, b), backend=backend).hessian(a, b)
+    with mp.workdps(60):
+        for row, (x, y) in enumerate(points):
+            both = -mp.psi(1, mp.mpf(x) + mp.mpf(y))
+            assert abs(hessian["a", "b"][row] - both) <= 1e-14 * abs(both)
+            for name, own in (("a", mp.psi(1, mp.mpf(x)) + both), ("b", mp.psi(1, mp.mpf(y)) + both)):
+                assert abs(hessian[name, name][row] - own) <= 1e-14 * abs(own)

@@ -292,6 +292,28 @@ def test_all_parameters_at_bounds() -> None:
     assert np.isnan(found.covariance).all()
 
 
+def test_a_parameter_between_equal_bounds_is_known() -> None:
+    """It was at no bound, so that it had a covariance and took a degree of freedom."""
+    y = 2 * np.exp(-X) + np.sin(9 * X) / 50
+    fixed = fit.least_squares(lambda x, y, a, b: a * math.exp(-b * x) - y, X, y, 1.9, 1.0, bounds={"a": (1.9, 1.9)})
+    known = fit.least_squares(lambda x, y, a, b: a * math.exp(-b * x) - y, X, y, 1.9, 1.0, wrt="b")
+    assert (fixed.at_bound["a"], fixed.at_bound["b"]) == (-1, 0)
+    assert fixed.degrees_of_freedom == known.degrees_of_freedom
+    np.testing.assert_allclose(fixed.standard_errors["b"], known.standard_errors["b"], rtol=1e-6)
+    assert np.isnan(fixed.standard_errors["a"])
+
+
+def test_bounds_of_any_numbers() -> None:
+    for bounds in ((-(10**30), 10**30), (False, True), np.array([0, 1], "f4").tolist()):
+        found = fit.least_squares(lambda x, a: a - x, X, 0.5, bounds={"a": bounds})
+        assert found["a"] == pytest.approx(np.clip(X.mean(), *map(float, bounds)))
+
+
+def test_an_infinite_start_value_is_at_no_bound() -> None:
+    found = fit.least_squares(lambda x, a: a - x, X, math.inf)
+    assert (found.status, found.at_bound["a"]) == (Status.NOT_FINITE, 0)
+
+
 # --- fits that fail ---------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +353,11 @@ def test_bad_start_values() -> None:
     np.testing.assert_allclose(stacked(found)[same], stacked(near)[same], rtol=1e-6)
 
 
+def test_more_iterations_than_int64_holds() -> None:
+    found = fit.least_squares(lambda x, a: a - x, X, 0.0, max_iterations=10**30)
+    assert found.converged
+
+
 def test_too_few_iterations() -> None:
     data, start = peaks(4)
     found = fit.least_squares(peak, X, data, *start, wrt=NAMES, max_iterations=1)
@@ -363,6 +390,8 @@ def test_parameters_that_the_data_do_not_determine() -> None:
     [
         ({"wrt": "depth"}, ArgumentError, "'depth' is no argument of peak"),
         ({"wrt": 9}, ArgumentError, "wrt=9"),
+        ({"wrt": ("height", None)}, ArgumentError, "wrt=None is no argument of peak"),
+        ({"wrt": ("height", 3.0)}, ArgumentError, "wrt=3.0 is no argument of peak"),
         ({"wrt": ()}, ArgumentError, "name the parameters"),
         ({"wrt": None}, ArgumentError, "name the parameters"),
         ({"offset": None}, ArgumentError, "offset is None"),
@@ -378,11 +407,16 @@ def test_parameters_that_the_data_do_not_determine() -> None:
         ({"bounds": {"width": (math.nan, 1)}}, ArgumentError, "NaN"),
         ({"bounds": {"width": (50, 60)}}, ArgumentError, "outside its bounds"),
         ({"bounds": {"width": (np.zeros(40), 60)}}, ShapeError, "bound of width"),
+        ({"bounds": {"width": ("a", 60)}}, ArgumentError, "bounds of width are .*real numbers"),
+        ({"bounds": {"width": (1j, 60)}}, ArgumentError, "bounds of width are .*real numbers"),
+        ({"bounds": (0, 60)}, ArgumentError, "mapping"),
+        ({"bounds": [(0, 60)]}, ArgumentError, "mapping"),
         ({"weights": -np.ones(40)}, ArgumentError, "negative"),
         ({"weights": np.ones(7)}, ShapeError, "weights have shape"),
         ({"ftol": -1.0}, ArgumentError, "ftol"),
         ({"xtol": math.nan}, ArgumentError, "xtol"),
         ({"max_iterations": 1.5}, ArgumentError, "max_iterations"),
+        ({"max_iterations": math.inf}, ArgumentError, "max_iterations=inf is not a whole number"),
         ({"gtol": "1"}, ArgumentError, "gtol"),
     ],
 )

@@ -407,6 +407,12 @@ def test_one_state_variable_and_time() -> None:
     np.testing.assert_allclose(found.y[0, -1], exact, rtol=1e-7)
 
 
+def test_a_shape_may_be_a_length() -> None:
+    data = {"t": T[:, None], "y": np.ones((T.size, 3))}
+    one, other = (Residuals(misfit, data, shapes={"rate": shape}) for shape in (3, (3,)))
+    np.testing.assert_array_equal(one.jac(np.arange(5.0)), other.jac(np.arange(5.0)))
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
@@ -435,6 +441,25 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: RightHandSide(robertson, {"slow": np.ones(5), "fast": 1.0}).fun(0.0, np.ones(3)),
         ShapeError,
         r"give shape=\(5,\)",
+    ),
+    "complex steps": (
+        lambda: optimize.least_squares(Residuals(misfit, {"t": T, "y": Y}).fun, [1.0, 1.0, 0.0], jac="cs"),
+        ArgumentError,
+        "imaginary parts would be lost",
+    ),
+    "complex states": (
+        lambda: integrate.solve_ivp(RightHandSide(lambda t, a: a * t).fun, (0, 1), [1j]),
+        ArgumentError,
+        "y has complex numbers",
+    ),
+    "complex variables": (lambda: Curve(lambda t, a: a * t).f(T + 1j, 1.0), ArgumentError, "xdata has complex"),
+    "text": (lambda: Curve(lambda t, a: a * t).f(["a"], 1.0), ArgumentError, "xdata has text"),
+    "too few parameters": (lambda: Curve(lambda t, a, b: a * t + b).f(T, 1.0), ArgumentError, r"has \(a, b\)"),
+    "data without names": (lambda: Residuals(misfit, [T, Y]), ArgumentError, "data= is a mapping"),
+    "several states": (
+        lambda: RightHandSide(lambda t, a: a * t).fun(0.0, np.ones((1, 3))),
+        ShapeError,
+        "leave vectorized=True out",
     ),
     "time as data": (lambda: RightHandSide(lambda t, y: t * y, {"t": 1.0}), ArgumentError, "must be the time"),
 }

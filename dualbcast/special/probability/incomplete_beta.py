@@ -142,11 +142,37 @@ def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, 
     if (x == 0 or x == 1) and y == y:
         in_x = beta_slope_at_zero(a, b, x, y) if x == 0 else -beta_slope_at_zero(b, a, 1.0 - x, y)
     else:
-        in_x = 0.0 if y == 0 else y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
-    if y == 0:
-        return 0.0, 0.0, in_x
-    in_a, in_b = share_score(a, b, x, 1.0 - x) + 1.0 / a, share_score(b, a, 1.0 - x, x) + 1.0 / b
-    return y * in_a, y * in_b, in_x
+        in_x = 0.0 if y == 0 else inner_density_slope(a, b, x, y)
+    in_a, in_b = density_scores(a, b, x)
+    # At an end one score is infinite; the other one changes with a density that is 0 there.
+    return 0.0 if x == 0 == y else y * in_a, 0.0 if 1.0 - x == 0 == y else y * in_b, in_x
+
+
+def density_scores(a: float, b: float, x: float) -> tuple[float, float]:
+    """The slopes of the logarithm of `beta_density` in the parameters."""
+    return share_score(a, b, x, 1.0 - x) + 1.0 / a, share_score(b, a, 1.0 - x, x) + 1.0 / b
+
+
+def inner_density_slope(a: float, b: float, x: float, y: float) -> float:
+    """The slope in x of the density y, where neither is 0 and x is not 1."""
+    return y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
+
+
+def inner_density_slopes(a: float, b: float, x: float, y: float, slope: float) -> tuple[float, float, float]:
+    """The slopes of `inner_density_slope` in a, b and x.
+
+    Near an end that in x is a sum of terms, since the square of the score would cancel there.
+    """
+    rest = 1.0 - x
+    left, right, weight = (a - 1.0) / x, (b - 1.0) / rest, a + b - 2.0
+    if 2.0 * x * weight < a - 1.0 or 2.0 * rest * weight < b - 1.0:
+        low, high = y * left, y * right
+        in_x = low * ((a - 2.0) / x) - 2.0 * low * right + high * ((b - 2.0) / rest)
+    else:
+        score = left - right
+        in_x = y * (score * score - left / x - right / rest)
+    in_a, in_b = density_scores(a, b, x)
+    return slope * in_a + y / x, slope * in_b - y / rest, in_x
 
 
 def share_score(a: float, b: float, x: float, y: float) -> float:

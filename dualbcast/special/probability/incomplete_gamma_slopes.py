@@ -34,14 +34,33 @@ def poisson_slope(a: float, x: float, y: float) -> float:
     """The slope in x of `poisson_term`, which has the value y; at 0 that to the right."""
     if x == 0 and a >= 0:
         return gamma_density(a, x) - y
-    return 0.0 if y == 0 else y * ((a - x) / x)
+    return 0.0 if y == 0 else inner_term_slope(a, x, y)
+
+
+def inner_term_slope(a: float, x: float, y: float) -> float:
+    """`poisson_slope` where neither x nor y is 0."""
+    return y * ((a - x) / x)
+
+
+def inner_term_curvature(a: float, x: float, y: float) -> float:
+    """The slope of `inner_term_slope` in x: near 0 a sum of terms, as the square of the score would cancel there."""
+    if 2.0 * x < a:
+        lower = y * (a / x)
+        return lower * ((a - 1.0) / x) - 2.0 * lower + y
+    score = (a - x) / x
+    return y * (score * score - a / x / x)
+
+
+def inner_term_slope_in_a(a: float, x: float, y: float, slope: float) -> float:
+    """The slope of `inner_term_slope` in a."""
+    return slope * (math.log(x) - digamma(a + 1.0)) + y / x
 
 
 def gamma_density_slope(a: float, x: float, y: float) -> float:
     """The slope in x of the density y; at 0 that to the right."""
     if x == 0 and a > 0:
         return gamma_slope_at_zero(a, x, y)
-    return 0.0 if y == 0 else y * ((a - 1.0 - x) / x)
+    return 0.0 if y == 0 else inner_term_slope(a - 1.0, x, y)
 
 
 def gamma_score(a: float, x: float, y: float) -> float:

@@ -104,13 +104,13 @@ def whole(k: float) -> float:
 def bdtr(k: float, n: float, p: float) -> float:
     """The probability of at most k successes in n trials of probability p."""
     k = whole(k)
-    return 1.0 if k == n else betaincc(k + 1.0, n - k, p)
+    return betaincc(k + 1.0, n - k, p) if k != n else 1.0 if 0 <= p <= 1 else math.nan
 
 
 def bdtrc(k: float, n: float, p: float) -> float:
     """The probability of more than k successes in n trials of probability p."""
     k = whole(k)
-    return 0.0 if k == n else betainc(k + 1.0, n - k, p)
+    return betainc(k + 1.0, n - k, p) if k != n else 0.0 if 0 <= p <= 1 else math.nan
 
 
 def bdtri(k: float, n: float, y: float) -> float:

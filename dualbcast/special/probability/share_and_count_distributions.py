@@ -9,7 +9,6 @@ import numpy as np
 from dualbcast.special.exponentials import xlog1py, xlogy
 from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.distributions import outside, positive
-from dualbcast.special.probability.ends import beta_density_at_zero
 from dualbcast.special.probability.incomplete_beta import beta_density, betainc, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
 from dualbcast.special.probability.probabilities import (
@@ -93,12 +92,14 @@ def t_isf(q: float, df: float) -> float:
 
 def f_pdf(z: float, dfn: float, dfd: float) -> float:
     """The density of the F distribution."""
-    if z == 0:  # where the slope would be a product with the infinite one of the logarithm
-        ratio = dfn / dfd
-        share = ratio * z / (1.0 + ratio * z)
-        rest = 1.0 - share
-        return beta_density_at_zero(0.5 * dfn, 0.5 * dfd, share) * ratio * rest * rest if dfn > 0 < dfd else math.nan
-    return math.exp(f_logpdf(z, dfn, dfd))
+    if not 0 <= z < math.inf:
+        return outside(z, min(dfn, dfd), 0.0)
+    a, b, ratio = 0.5 * dfn, 0.5 * dfd, dfn / dfd
+    rest = 1.0 / (1.0 + ratio * z)
+    share = ratio * z * rest
+    # The slopes of the density of a share have all digits where it is small.
+    p, q, part = (a, b, share) if share < rest else (b, a, rest)
+    return beta_density(p, q, part) * ratio * rest * rest
 
 
 def f_logpdf(z: float, dfn: float, dfd: float) -> float:
@@ -124,7 +125,7 @@ def f_ppf(q: float, dfn: float, dfd: float) -> float:
     return fdtri(dfn, dfd, q)
 
 
-# --- counts --------------------------------------------------------------------------------------------------------
+# --- counts: probabilities are densities of shares, whose slopes are exact at shares of 0 and 1, too -----------------
 
 
 def poisson_pmf(k: float, mu: float) -> float:
@@ -149,29 +150,36 @@ def poisson_sf(k: float, mu: float) -> float:
 
 def binom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k successes in n trials of probability p."""
-    return math.exp(binom_logpmf(k, n, p))
+    if not (is_count(k) and k <= n and 0 <= p <= 1):
+        return not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
+    other = n - k + 1.0
+    return beta_density(1.0, other, p) / other if k == 0 else p * (beta_density(k, other, p) / k)
 
 
 def binom_logpmf(k: float, n: float, p: float) -> float:
     """The logarithm of the probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
-        return not_counted(k, p if p <= 1 else math.nan, -math.inf)
+        return not_counted(k, p if p <= 1 and n >= 0 else math.nan, -math.inf)
     return xlogy(k, p) + xlog1py(n - k, -p) - math.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0)
 
 
 def binom_cdf(k: float, n: float, p: float) -> float:
     """The probability of at most k successes in n trials of probability p."""
-    return bdtr(min(k, n), n, p) if k >= 0 else not_counted(k, p, 0.0)
+    return bdtr(min(k, n), n, p) if k >= 0 else not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
 
 
 def binom_sf(k: float, n: float, p: float) -> float:
     """The probability of more than k successes in n trials of probability p."""
-    return bdtrc(min(k, n), n, p) if k >= 0 else not_counted(k, p, 1.0)
+    return bdtrc(min(k, n), n, p) if k >= 0 else not_counted(k, p if p <= 1 and n >= 0 else math.nan, 1.0)
 
 
 def nbinom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k failures before the n-th success, which has the probability p."""
-    return math.exp(nbinom_logpmf(k, n, p))
+    if not (is_count(k) and n > 0 and 0 <= p <= 1):
+        return not_counted(k, p if p <= 1 and n > 0 else math.nan, 0.0)
+    if p == 0 and n < 1:
+        return math.pow(p, n)  # 0 with an infinite slope, as the density is infinite
+    return p * (beta_density(n, k + 1.0, p) / (n + k))
 
 
 def nbinom_logpmf(k: float, n: float, p: float) -> float:
@@ -183,7 +191,9 @@ def nbinom_logpmf(k: float, n: float, p: float) -> float:
 
 def geom_pmf(k: float, p: float) -> float:
     """The probability that the first success, which has the probability p, is at the k-th trial."""
-    return math.exp(geom_logpmf(k, p))
+    if not (is_count(k) and k >= 1 and 0 < p <= 1):
+        return not_counted(k, p if 0 < p <= 1 else math.nan, 0.0)
+    return p * (beta_density(1.0, k, p) / k)
 
 
 def geom_logpmf(k: float, p: float) -> float:
@@ -194,8 +204,8 @@ def geom_logpmf(k: float, p: float) -> float:
 
 
 def is_count(k: float) -> bool:
-    """Whether k is a whole number that is not negative."""
-    return k >= 0 and k == float(np.floor(k))
+    """Whether k is a whole number that is neither negative nor infinite."""
+    return 0 <= k < math.inf and k == float(np.floor(k))
 
 
 def not_counted(k: float, parameter: float, value: float) -> float:

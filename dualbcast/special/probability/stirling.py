@@ -111,6 +111,22 @@ def digamma_gap(a: float, b: float) -> float:
     return total + math.log1p(b * u) + b * u * v * (0.5 + (u + v) * divided)
 
 
+def trigamma_gap(a: float, b: float) -> float:
+    """trigamma(a + b) - trigamma(a), the slope of `digamma_gap` in a, to all digits."""
+    total, n = 0.0, a + b
+    while a < 10 or n < 10:
+        total = total - b / (a * n) * (1.0 / a + 1.0 / n)
+        a = a + 1.0
+        n = n + 1.0
+    u, v = 1.0 / a, 1.0 / n
+    # The series is odd: a power of u, and one in its square with a divided difference.
+    value, divided = 0.0, 0.0
+    for coefficient in (*_BERNOULLI, 0.0):
+        divided = divided * (v * v) + value
+        value = value * (u * u) + coefficient
+    return total - b * u * v * (1.0 + value + (u + v) * (0.5 + v * divided))
+
+
 def digamma_rest(a: float) -> float:
     """digamma(a + 1) - log(a) for a > 0."""
     if a < 10:
