@@ -31,7 +31,7 @@ from dualbcast.runtime import interpreter
 from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 A = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
-WEIGHTS = np.ones(4) * 1j
+WEIGHTS = np.array(["a", "b", "c", "d"])
 
 
 @differentiable_broadcast
@@ -194,7 +194,7 @@ KINDS: dict[str, tuple[type[DualbcastError], tuple[str, ...], Calls]] = {
     ),
     "captured array": (
         DTypeError,
-        ("WEIGHTS has dtype complex128", "not supported", "Pass WEIGHTS.real and WEIGHTS.imag"),
+        ("WEIGHTS has dtype <U1", "not supported", "Pass WEIGHTS.astype('float64')"),
         [lambda out: weighted(A, out=out), lambda _: weighted.value_and_jacobian(A), lambda _: weighted.explain(A)],
     ),
     "function without a rule": (

@@ -302,8 +302,8 @@ def test_errors_name_it(backend: Any, bind: Any) -> None:
     bind("A", np.ones(3))
     with pytest.raises(ShapeError, match=r"x \(4,\), A \(3,\)"):
         f(X)
-    bind("A", np.ones(4) * 1j)
-    with pytest.raises(DTypeError, match="A has dtype complex128"):
+    bind("A", np.ones(4, np.longdouble))
+    with pytest.raises(DTypeError, match="A has dtype"):
         f(X)
     bind("A", np.arange(4))
     with pytest.raises(ArgumentError, match="A is of dtype int64, which carries no derivative"):

@@ -25,6 +25,9 @@ from dualbcast.special.probability.probabilities import (
 )
 from dualbcast.special.probability.stirling import poisson_term
 
+# For shares of this and more, derivatives lose less than eight bits if they are those of a logarithm's exponential.
+_NEAR = 2.0**-7
+
 # --- shares, Student's and the F distribution ----------------------------------------------------------------------
 
 
@@ -94,12 +97,12 @@ def f_pdf(z: float, dfn: float, dfd: float) -> float:
     """The density of the F distribution."""
     if not 0 <= z < math.inf:
         return outside(z, min(dfn, dfd), 0.0)
-    a, b, ratio = 0.5 * dfn, 0.5 * dfd, dfn / dfd
-    rest = 1.0 / (1.0 + ratio * z)
-    share = ratio * z * rest
-    # The slopes of the density of a share have all digits where it is small.
-    p, q, part = (a, b, share) if share < rest else (b, a, rest)
-    return beta_density(p, q, part) * ratio * rest * rest
+    a, b, odds = 0.5 * dfn, 0.5 * dfd, dfn / dfd * z
+    density = math.exp(f_logpdf(z, dfn, dfd))
+    if odds < _NEAR:
+        rest = -(a + b) * math.log1p(odds) - betaln(positive(a), positive(b))
+        density = dfn / dfd * power_and_rest(odds, a - 1.0, rest)
+    return density
 
 
 def f_logpdf(z: float, dfn: float, dfd: float) -> float:
@@ -125,7 +128,7 @@ def f_ppf(q: float, dfn: float, dfd: float) -> float:
     return fdtri(dfn, dfd, q)
 
 
-# --- counts: probabilities are densities of shares, whose slopes are exact at shares of 0 and 1, too -----------------
+# --- counts --------------------------------------------------------------------------------------------------------
 
 
 def poisson_pmf(k: float, mu: float) -> float:
@@ -152,8 +155,14 @@ def binom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
-    other = n - k + 1.0
-    return beta_density(1.0, other, p) / other if k == 0 else p * (beta_density(k, other, p) / k)
+    rest = -math.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0)
+    of_hits, of_misses = xlogy(k, p), xlog1py(n - k, -p)
+    probability = math.exp(of_hits + of_misses + rest)
+    if p < _NEAR:
+        probability = power_and_rest(p, k, of_misses + rest)
+    if p > 1.0 - _NEAR:
+        probability = power_and_rest(1.0 - p, n - k, of_hits + rest)
+    return probability
 
 
 def binom_logpmf(k: float, n: float, p: float) -> float:
@@ -177,9 +186,14 @@ def nbinom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k failures before the n-th success, which has the probability p."""
     if not (is_count(k) and n > 0 and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n > 0 else math.nan, 0.0)
-    if p == 0 and n < 1:
-        return math.pow(p, n)  # 0 with an infinite slope, as the density is infinite
-    return p * (beta_density(n, k + 1.0, p) / (n + k))
+    rest = -math.log(n + k) - betaln(n, k + 1.0)
+    of_hits, of_misses = n * math.log(p), xlog1py(k, -p)
+    probability = math.exp(of_hits + of_misses + rest)
+    if p < _NEAR:
+        probability = power_and_rest(p, n, of_misses + rest)
+    if p > 1.0 - _NEAR:
+        probability = power_and_rest(1.0 - p, k, of_hits + rest)
+    return probability
 
 
 def nbinom_logpmf(k: float, n: float, p: float) -> float:
@@ -193,7 +207,8 @@ def geom_pmf(k: float, p: float) -> float:
     """The probability that the first success, which has the probability p, is at the k-th trial."""
     if not (is_count(k) and k >= 1 and 0 < p <= 1):
         return not_counted(k, p if 0 < p <= 1 else math.nan, 0.0)
-    return p * (beta_density(1.0, k, p) / k)
+    # 1 - p is exact from 1/2 on; below, its power would magnify what it is rounded by.
+    return p * (math.exp(xlog1py(k - 1.0, -p)) if p < 0.5 else math.pow(1.0 - p, k - 1.0))
 
 
 def geom_logpmf(k: float, p: float) -> float:
@@ -201,6 +216,15 @@ def geom_logpmf(k: float, p: float) -> float:
     if not (is_count(k) and k >= 1 and 0 < p <= 1):
         return not_counted(k, p if 0 < p <= 1 else math.nan, -math.inf)
     return xlog1py(k - 1.0, -p) + math.log(p)
+
+
+def power_and_rest(base: float, exponent: float, rest: float) -> float:
+    """base**exponent * exp(rest), whose derivatives in a small base have all digits.
+
+    Those of the exponential of the logarithm would cancel, and at 0 be infinite.
+    """
+    # Beyond that the power is 0, which is not to be multiplied by infinity.
+    return math.pow(base, exponent) * math.exp(min(rest, 700.0))
 
 
 def is_count(k: float) -> bool:
