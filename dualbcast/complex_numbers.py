@@ -115,6 +115,11 @@ def _address(array: Any) -> int:
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
+def abs2(x: Any) -> Any:
+    """The square of the absolute value of a number, real or complex."""
+    return x.real * x.real + x.imag * x.imag if isinstance(x, (complex, np.complexfloating)) else x * x
+
+
 def quotient(a: Any, b: Any) -> Any:
     """a / b; R. L. Smith's way (Communications of the ACM 5, 1962), in which no square overflows."""
     if abs(b.real) >= abs(b.imag):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dualbcast.complex_numbers import abs2
 from dualbcast.errors import ShapeError
 from dualbcast.rules.registration import custom_partials, stop_derivative
 
@@ -76,11 +77,6 @@ def norm(a: Any) -> Any:
     return _root(np.sum([abs2(x) for x in np.ravel(a)]))
 
 
-def abs2(x: Any) -> Any:
-    """The square of the absolute value of a number, real or complex."""
-    return x.real * x.real + x.imag * x.imag if isinstance(x, (complex, np.complexfloating)) else x * x
-
-
 # The root is that of the value, by which users divide as well: the reciprocal is computed once.
 @custom_partials(lambda _total, root: (0.5 / root if root > 0.0 else 0.0,))
 def _root(total: float) -> float:
@@ -89,17 +85,15 @@ def _root(total: float) -> float:
 
 
 def normalize(a: Any) -> Any:
-    """A vector divided by its norm.
+    """A vector or a matrix divided by its norm; NaN if that is zero.
 
     Parameters
     ----------
     a : array
-        A vector, or a matrix.
 
     Returns
     -------
-    array
-        Of the shape of `a`; NaN if the norm is zero.
+    array of the shape of `a`
 
     Examples
     --------

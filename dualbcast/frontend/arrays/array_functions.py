@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualbcast import linalg
+from dualbcast.complex_numbers import abs2
 from dualbcast.frontend.arithmetic import apply, as_scalar, binary, chain, select, truth
 from dualbcast.frontend.arrays.vectors import (
     array_of,
@@ -47,7 +48,7 @@ _added, _subtracted, _multiplied, _divided = [
 ]
 _NONE, _ONE, _LAST = Static(None), Const(1, "int"), Const(-1, "int")
 _NOTHING = Const(0.0, "float")
-_CONJUGATE, _ABS2 = Static(np.conjugate), Static(linalg.abs2)
+_CONJUGATE, _ABS2 = Static(np.conjugate), Static(abs2)
 
 
 def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
