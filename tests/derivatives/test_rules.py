@@ -358,6 +358,7 @@ SYNTAX = {
     "numpy.true_divide": 2,
     "numpy.negative": 1,
     "numpy.positive": 1,
+    "numpy.conjugate": 1,
     "numpy.equal": 2,
     "numpy.not_equal": 2,
     "numpy.less": 2,
