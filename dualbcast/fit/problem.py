@@ -238,6 +238,11 @@ def _parameters(function: BroadcastFunction, bound: BoundArguments, wrt: Wrt) ->
 def _start(name: str, value: Any) -> Any:
     """Start values as an array of float64."""
     _check_array(name, value)
+    if np.iscomplexobj(value):
+        raise ArgumentError(
+            f"the start value of {name} is complex, and the unknowns of a fit are real. Take the parts as two "
+            f"arguments, and write {name} = real + 1j * imag in the function"
+        )
     try:
         start = np.asarray(value)
         if start.dtype.kind not in "fiu" and start.dtype.name != "bfloat16":

@@ -130,19 +130,30 @@ class CoreLayout:
         """The structure that the function returns, of arrays of the outputs' elements."""
         return self.structure.pack(joined(parts, [each.shape for each in self.outputs], stack))
 
+    def weights(self, given: Any) -> list[Any]:
+        """The elements of weights for all outputs; that of a complex element is the weight of both of its parts."""
+        parts: list[Any] = []
+        for array, own in zip(_arrays(self.whole, given, "weights", len(self.numbers)), self.numbers, strict=True):
+            parts += parts_of(array, own[0].shape, "weights") * len(own)
+        return parts
+
     def split(self, given: Any, name: str, or_none: bool = False) -> list[Any]:
         """The elements of arrays for all outputs, given in the structure that the function returns; with `or_none` None
         may stand for an array."""
-        whole = self.structure.flatten(given, name) if self.structure.holds(given) else (given,)
-        if len(whole) != len(self.outputs):
-            raise ArgumentError(
-                f"{name} has {len(whole)} arrays; one is needed for each of {len(self.outputs)} outputs"
-            )
+        whole = _arrays(self.structure, given, name, len(self.outputs))
         parts: list[Any] = []
         for at, (array, each) in enumerate(zip(whole, self.outputs, strict=True)):
             of_output = f"{name} of output {at}" if len(whole) > 1 else name
             parts += [None] * each.size if array is None and or_none else parts_of(array, each.shape, of_output)
         return parts
+
+
+def _arrays(structure: Structure, given: Any, name: str, count: int) -> Sequence[Any]:
+    """The arrays, so many, that are given in a structure, or the only one."""
+    whole: Sequence[Any] = structure.flatten(given, name) if structure.holds(given) else (given,)
+    if len(whole) != count:
+        raise ArgumentError(f"{name} has {len(whole)} arrays; one is needed for each of {count} outputs")
+    return whole
 
 
 def stacked(parts: Sequence[Any], core: Shape, stack: Callable[[Sequence[Any]], Any]) -> Any:

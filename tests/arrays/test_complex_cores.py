@@ -221,6 +221,26 @@ def test_a_hessian_and_sums() -> None:
         np.testing.assert_allclose(slopes[block], function.jacobian(whole, psi)[block].sum(axis=0))
 
 
+def test_a_weight_is_that_of_both_parts() -> None:
+    @differentiable_broadcast(signature="(2),(2)->(2),()")
+    def residuals(p, x):
+        return p * x - np.array([1 + 1j, 2 - 1j]), abs(p[0]) * x[0].real
+
+    random = np.random.default_rng(0)
+    x, p, w = random.normal(size=(6, 2)) * (1 + 0.5j), np.array([0.7 - 0.2j, 1.1 + 0.4j]), random.uniform(1, 2, (6, 2))
+    of_number = random.uniform(1, 2, 6)
+    found = residuals.normal_equations(p, x, wrt="p", weights=(w, of_number))
+    vector, number = residuals(p, x)
+    np.testing.assert_allclose(found.sum_of_squares, np.sum(w * abs(vector) ** 2) + np.sum(of_number * number**2))
+    jacobian = residuals.jacobian(p, x, wrt="p")
+    for block in ("p.real", "p.imag"):
+        one, other = jacobian[block]
+        wanted = np.sum((w * vector)[..., None].conj() * one, axis=(0, 1)).real + (of_number * number) @ other
+        np.testing.assert_allclose(found.gradient[block], wanted)
+    total = residuals.normal_equations(p, x, wrt="p").sum_of_squares
+    np.testing.assert_allclose(total, np.sum(abs(vector) ** 2) + np.sum(number**2))
+
+
 def test_a_single_precision_call_and_lists() -> None:
     function, arguments = function_of("wave_plate"), arguments_of("wave_plate")
     single = [

@@ -396,6 +396,7 @@ def test_parameters_that_the_data_do_not_determine() -> None:
         ({"wrt": None}, ArgumentError, "name the parameters"),
         ({"offset": None}, ArgumentError, "offset is None"),
         ({"offset": np.array(["a"])}, ArgumentError, "start value of offset"),
+        ({"offset": np.array([1j])}, ArgumentError, "start value of offset is complex"),
         ({"offset": np.zeros((5, 1))}, ShapeError, "do not broadcast"),
         ({"x": np.zeros(7)}, ShapeError, "do not broadcast"),
         ({"x": np.ma.masked_array(X)}, ArgumentError, "np.asarray"),

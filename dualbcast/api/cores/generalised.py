@@ -181,7 +181,7 @@ class GeneralisedFunction(BroadcastFunction):
         return NormalEquations(results.value(outputs), gradient, matrix)  # type: ignore[arg-type]
 
     def _flat_weights(self, specialisation: Specialisation, weights: Any) -> Any:
-        return tuple(_layout(specialisation).split(weights, "weights"))
+        return tuple(_layout(specialisation).weights(weights))
 
     # --- how they are run ----------------------------------------------------------------------------------------
 
