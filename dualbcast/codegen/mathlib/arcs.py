@@ -5,12 +5,13 @@ Comes in: a slope, the sides of a triangle, a sine or a cosine. Goes out: the an
 
 from __future__ import annotations
 
+import math
+
 from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
     copysign,
     fma,
-    library,
     or_rarely,
     polynomial,
     shared,
@@ -27,7 +28,23 @@ def atan(x: Value) -> Value:
 
 
 def atan2(y: Value, x: Value) -> Value:
-    """The library's where the sum of both sides may be infinite."""
+    angle, longer = _angle_of_sides(y, x)
+
+    def scaled() -> Value:
+        """That of sides whose sum is finite: a quarter of them; or, if one is infinite, 1 for each infinite one."""
+        a, b = absolute(x), absolute(y)
+        is_infinite = (a == math.inf) | (b == math.inf)
+        sides = [
+            copysign(is_infinite.choose((side == math.inf).choose(side.constant(1.0), side * 0.0), side * 0.25), of)
+            for side, of in ((b, y), (a, x))
+        ]
+        return _angle_of_sides(*sides)[0]
+
+    return or_rarely(longer > 2.0 ** (format_of(x).bias - 1), angle, scaled)
+
+
+def _angle_of_sides(y: Value, x: Value) -> tuple[Value, Value]:
+    """The angle, and the longer one of two sides whose sum is finite."""
     one = x.constant(1.0)
     a, b = absolute(x), absolute(y)
     is_steep, is_left = b > a, x.bits() < 0
@@ -35,9 +52,7 @@ def atan2(y: Value, x: Value) -> Value:
     longer = (longer == 0.0).choose(one, longer)  # the angle of (0, 0) is that of (1, 0)
     axis = is_steep.choose(x.constant(2.0), is_left.choose(x.constant(4.0), 0.0))
     diagonal = is_left.choose(x.constant(3.0), one)
-    result = copysign(_angle(shorter, longer, is_steep ^ is_left, axis, diagonal), y)
-    is_rare = longer > 2.0 ** (format_of(x).bias - 1)
-    return or_rarely(is_rare, result, lambda: library("atan2", y, x))
+    return copysign(_angle(shorter, longer, is_steep ^ is_left, axis, diagonal), y), longer
 
 
 def _angle(shorter: Value, longer: Value, is_before: Value, axis: Value, diagonal: Value) -> Value:
