@@ -143,7 +143,9 @@ def test_float32_stays_float32(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_all_is_that_of_jax(case: Case) -> None:
     pytest.importorskip("jax")
-    check_against_jax(case)
+    # JAX computes with fractions in float32 in that precision.
+    is_single = case.name in ("quantiles", "quantiles with keepdims", "percentile", "a matrix of quantiles")
+    check_against_jax(case, 1e-6 if is_single else 1e-9)
 
 
 def test_equal_elements_are_sorted_in_their_order() -> None:
