@@ -88,8 +88,9 @@ class CoreLayout:
         self.numbers = [[*itertools.islice(remaining, count)] for count in counts]
         self.arguments = core_arguments(names, wrt)
         self.wrt = tuple([each.name for each in self.arguments])
-        # The places among the arguments of the real parts of complex ones, which their imaginary parts follow.
-        self.pairs = tuple([at for at, name in enumerate(self.wrt) if name.endswith(".real")])
+        # The places among the arguments of the real parts of complex ones, where their imaginary parts follow.
+        following = enumerate(itertools.pairwise(self.wrt))
+        self.pairs = tuple([at for at, (one, other) in following if one == f"{other.removesuffix('.imag')}.real"])
         # Where the elements of each argument begin among all.
         self.begins = [0, *itertools.accumulate(len(each.positions) for each in self.arguments)]
         # How products are run, as far as they have been asked for.

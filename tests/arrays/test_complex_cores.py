@@ -241,6 +241,20 @@ def test_a_weight_is_that_of_both_parts() -> None:
     np.testing.assert_allclose(total, np.sum(abs(vector) ** 2) + np.sum(number**2))
 
 
+def test_one_part_of_an_argument_is_an_argument_of_its_own() -> None:
+    phase = differentiable_broadcast(signature="(2),()->(2)")(lambda v, p: v * np.exp(1j * p))
+    v, p = np.array([[1 + 2j, 0.5 - 1j], [2j, 3.0], [1.0, -1j]]), np.array([0.2, 0.4, 0.6])
+    cotangent = np.array([[1 - 1j, 2.0], [1j, 0.5], [3.0, 1 + 1j]])
+    pullback = phase.vjp(v, p, wrt=("v.real", "p"))[1]
+    assert pullback.wrt == ("v.real", "p")
+    of_real, of_phase = pullback(cotangent)
+    turned = np.exp(1j * p)[:, None]
+    np.testing.assert_allclose(of_real, (cotangent.conj() * turned).real)
+    np.testing.assert_allclose(of_phase, (cotangent.conj() * 1j * v * turned).real.sum(axis=1))
+    tangent = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    np.testing.assert_allclose(phase.jvp((v, p), {"v.real": tangent})[1], tangent * turned)
+
+
 def test_a_single_precision_call_and_lists() -> None:
     function, arguments = function_of("wave_plate"), arguments_of("wave_plate")
     single = [
