@@ -9,7 +9,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
-from test_vector_programs import LARGEST, function_of
+from test_vector_programs import function_of, slope_along, value_of
 
 from dualbcast import differentiable_broadcast
 
@@ -199,14 +199,6 @@ class _NumPy:
         return v @ m @ u
 
 
-def value_of(exact: Any, at: dict[str, Any], shape: tuple[int, ...]) -> Any:
-    """The numbers of the value at a point; None where one is large."""
-    value = np.empty(shape, object)
-    value[...] = exact(**at)
-    numbers = value.reshape(-1)
-    return numbers if all(mp.isfinite(each) and abs(each) < LARGEST for each in numbers) else None
-
-
 def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, unit: Any, shape: tuple[int, ...]) -> Any:
     """The derivative along a part of one element; None where another step gives another one."""
 
@@ -215,15 +207,7 @@ def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, unit: Any, s
         array[place] += step * unit
         return value_of(exact, {**at, name: array if place else array[()]}, shape)
 
-    middle, found = moved(mp.mpf(0)), []
-    for step in (mp.mpf("1e-12"), mp.mpf("1e-6")):
-        ends = moved(step), moved(-step)
-        if ends[0] is None or ends[1] is None:
-            return None
-        found += [(ends[0] - ends[1]) / (2 * step), (ends[0] - middle) / step, (middle - ends[1]) / step]
-    size = max([abs(each) for each in found[0]])
-    spread = max([abs(each) for other in found[:3] for each in other - found[0]])
-    return found[0] if spread < 1e-7 * (1 + size) and size < LARGEST else None
+    return slope_along(moved)
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------

@@ -210,14 +210,8 @@ def value_of(exact: Any, at: dict[str, Any], shape: tuple[int, ...]) -> Any:
     return numbers if all(mp.isfinite(each) and abs(each) < LARGEST for each in numbers) else None
 
 
-def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, shape: tuple[int, ...]) -> Any:
-    """The derivative by one element of an argument; None where another step gives another one: at a branch, a tie."""
-
-    def moved(step: Any) -> Any:
-        array = np.array(at[name], object)
-        array[place] += step
-        return value_of(exact, {**at, name: array if place else array[()]}, shape)
-
+def slope_along(moved: Any) -> Any:
+    """The derivative of what `moved` gives for a step, at the step 0; None as for `slope_of`."""
     middle, found = moved(mp.mpf(0)), []
     for step in (mp.mpf("1e-12"), mp.mpf("1e-6")):
         ends = moved(step), moved(-step)
@@ -227,6 +221,17 @@ def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, shape: tuple
     size = max([abs(each) for each in found[0]])
     spread = max([abs(each) for other in found[:3] for each in other - found[0]])
     return found[0] if spread < 1e-7 * (1 + size) and size < LARGEST else None
+
+
+def slope_of(exact: Any, at: dict[str, Any], name: str, place: Any, shape: tuple[int, ...]) -> Any:
+    """The derivative by one element of an argument; None where another step gives another one: at a branch, a tie."""
+
+    def moved(step: Any) -> Any:
+        array = np.array(at[name], object)
+        array[place] += step
+        return value_of(exact, {**at, name: array if place else array[()]}, shape)
+
+    return slope_along(moved)
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
