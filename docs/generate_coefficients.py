@@ -1,4 +1,4 @@
-"""Prints the coefficients in dualbcast/codegen/mathlib/formats.py, gamma.py and powers.py, and those in
+"""Prints the coefficients in the files of dualbcast/codegen/mathlib/, and those in
 dualbcast/special/, and what error they leave: python docs/generate_coefficients.py
 
 Least squares of the relative error, at Chebyshev's points and 70 digits. A quotient P / Q is found by weighting the
@@ -130,6 +130,37 @@ def powers() -> None:
     show("log2", np.float64, ("_TAIL", top), error=error)
     for label, factor in (("_FIRST", 2 / mpmath.log(2)), ("_SECOND", 2 / (3 * mpmath.log(2)))):
         print(f"{label}, {label}_LOW = {float(factor)}, {float(factor - Number(float(factor)))}")
+
+
+def beside_tables() -> None:
+    """The short polynomials of exponentials, logarithms and powers, for what is left where tables have the rest."""
+
+    def found(
+        name: str, label: str, of: Real, reach: float, degree: int, to_relative: Real, weight: Real | None = None
+    ) -> None:
+        """Print a polynomial for abs(x) up to `reach`; `to_relative` leads from its error to that of the function."""
+        points = chebyshev(-reach, reach, 128)
+        top, _ = fit(of, points, degree, weight=weight or to_relative)
+        error = max(abs((value(top, x) - of(x)) * to_relative(x)) for x in points)
+        show(name, np.float64, (label, top), error=error)
+
+    def exponential(r: Number) -> Number:
+        return (mpmath.exp(r) - 1 - r) / r**2
+
+    def logarithm(z: Number) -> Number:
+        return (mpmath.log(1 + z) - z + z * z / 2) / z**3
+
+    def of_power(z: Number) -> Number:
+        return mpmath.log(1 + z) / z / mpmath.log(2)
+
+    # As far from 1 as numbers are after the multiplication with that of their cell.
+    reach = 0.032555
+    half_step = float(mpmath.log(2)) / 32
+    found("expm1", "_SHORT", exponential, half_step, 5, lambda r: r**2 / mpmath.expm1(r), lambda r: r)
+    found("exp2", "_SHORT_EXPONENTIAL", lambda r: (2**r - 1) / r, 1 / 32, 2, lambda r: r)
+    for label, degree in (("_SHORT", 7), ("_SHORT_TAIL", 8)):
+        found("log", label, logarithm, reach, degree, lambda z: z**3 / mpmath.log(1 + z))
+    found("log2", "_SHORT_LOGARITHM", of_power, reach, 5, lambda z: 1 / of_power(z))
 
 
 def gamma_near(d: Number) -> Number:
@@ -318,6 +349,7 @@ if __name__ == "__main__":
     complementary(np.float64, 27.3, 11)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
+    beside_tables()
     for dtype, degrees in ((np.float32, (4, 4)), (np.float64, (11, 12))):
         arc(mpmath.atan, dtype, degrees[0])
         arc(mpmath.asin, dtype, degrees[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 # The type of a place in a vector.
@@ -175,6 +176,16 @@ class Value:
     def constant(self, number: float) -> Value:
         """A number in this value's type."""
         return Value(self.builder, operand(number, self.kind))
+
+    @property
+    def known(self) -> float | None:
+        """The float that a constant is, in all lanes; None for other values."""
+        if not (isinstance(self.value, ir.Constant) and _is_float(self.kind)):
+            return None
+        number = self.value.constant[0].constant if self.is_vector else self.value.constant
+        if not isinstance(number, float):
+            return None
+        return float(np.float32(number)) if is_single(self.kind) else number
 
     # --- operators -----------------------------------------------------------------------------------------------
 

@@ -10,14 +10,13 @@ import mpmath
 import numpy as np
 import pytest
 from accuracy import units_off
-from cpu_kernels import Kernel, compiled, is_inlined, run, vector_calls
+from cpu_kernels import Kernel, compiled, is_inlined, run, run_afresh, vector_calls
 from cpu_kernels import source_of as source_of_elements
 
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.llvm import build as llvm_build
 from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import primitives
-from dualbcast.runtime.cpu import kernel as cpu_kernel
 
 UNARY = [
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
@@ -432,13 +431,9 @@ def test_scaling_by_an_instruction_gives_the_bits_of_two_steps(name, dtype, monk
     found = []
     for is_one in (True, False):
         monkeypatch.setattr(primitives, "has_scaling", lambda is_one=is_one: is_one)
-        program = source.program
-        built = cpu_kernel._build(program, False)
-        assert ("vscalef" in built.asm) == is_one
-        assert "call" not in re.findall(r"^\t(\w+)", built.asm, re.MULTILINE)
-        kernel = cpu_kernel.CpuKernel("", program.spec, False, built.object_file(), lambda program=program: program)
-        out = np.full(x.size, 7, dtype)
-        kernel(0, x.size, (x.size,), (x.ctypes.data, out.ctypes.data))
+        (out,), asm = run_afresh(source, x)
+        assert ("vscalef" in asm) == is_one
+        assert "call" not in re.findall(r"^\t(\w+)", asm, re.MULTILINE)
         found.append(out)
     same = (found[0].view(f"u{info.dtype.itemsize}") == found[1].view(f"u{info.dtype.itemsize}")) | np.isnan(x)
     assert same.all(), x[~same][:5]

@@ -77,6 +77,17 @@ def run_program(
     return outputs
 
 
+def run_afresh(kernel: Kernel, *inputs: np.ndarray) -> tuple[list[np.ndarray], str]:
+    """The outputs of a kernel that is compiled for this call, whatever the caches have, and its assembly."""
+    program = kernel.program
+    built = cpu_kernel._build(program, False)
+    fresh = CpuKernel("", program.spec, False, built.object_file(), lambda: program)
+    outputs = [np.full(inputs[0].shape, 7, name) for name in program.spec.outputs]
+    size = inputs[0].size
+    fresh(0, size, (size,), tuple(array.ctypes.data for array in (*inputs, *outputs)))
+    return outputs, built.asm
+
+
 def vector_calls(llvm: str) -> set[str]:
     """The functions of libmvec that are called, as C names them."""
     return set(re.findall(r"call [^\n]*@_ZGV[^_]*_(\w+)\(", llvm))

@@ -21,11 +21,10 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from dualbcast.codegen.llvm import target
-from dualbcast.codegen.mathlib import arcs, elementary, powers
+from dualbcast.codegen.mathlib import arcs, elementary, exponentials, logarithms, powers
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
-    exp,
     instead,
     library,
     sign_of,
@@ -105,16 +104,16 @@ def _of_gamma(name: str, x: Value) -> Value:
 
 # By name; they are inlined.
 FUNCTIONS: dict[str, Emit] = {
-    "exp": exp,
-    "expm1": elementary.expm1,
-    "tanh": elementary.tanh,
-    "exp2": elementary.exp2,
-    "sinh": elementary.sinh,
-    "cosh": elementary.cosh,
-    "log": elementary.log,
-    "log1p": elementary.log1p,
-    "log2": elementary.log2,
-    "log10": elementary.log10,
+    "exp": exponentials.exp,
+    "expm1": exponentials.expm1,
+    "tanh": exponentials.tanh,
+    "exp2": exponentials.exp2,
+    "sinh": exponentials.sinh,
+    "cosh": exponentials.cosh,
+    "log": logarithms.log,
+    "log1p": logarithms.log1p,
+    "log2": logarithms.log2,
+    "log10": logarithms.log10,
     "sin": elementary.sin,
     "cos": elementary.cos,
     "tan": elementary.tan,

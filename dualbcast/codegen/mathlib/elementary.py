@@ -7,92 +7,23 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.codegen.mathlib.exponentials import clamped, times_exp
 from dualbcast.codegen.mathlib.formats import format_of
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
     apart,
     at_most,
-    binary_exponential,
-    clamped,
     copysign,
     fma,
-    half_expm1,
-    half_scaled_expm1,
-    halved,
     library,
     or_rarely,
     polynomial,
-    power_of_two,
-    reduced_expm1,
     rounded,
-    scaled_unless,
     shared,
     sign_of,
 )
 from dualbcast.codegen.values import Value, any_of, intrinsic
-
-
-def log(x: Value) -> Value:
-    n, f = _reduced(x)
-    form = format_of(x)
-    return _with_pole(x, 0.0, fma(n, form.log2, f + _tail(f, n * form.log2_low)))
-
-
-def log1p(x: Value) -> Value:
-    """log(1 + x), where f has what 1 + x loses when it is rounded."""
-    form = format_of(x)
-    total = x + 1.0
-    lost = x - (total - 1.0)
-    exponent, mantissa = halved(total)
-    n = exponent - (2.0**form.fraction + form.bias)
-    # The bits of 2**(1 - n), where n may be the bias and 1.
-    scale = total.constant(2.0).bits() - (total.bits() - mantissa.bits())
-    f = fma(lost * 0.5, scale.as_float(), mantissa - 1.0)
-    result = _with_pole(x, -1.0, fma(n, form.log2, f + _tail(f, n * form.log2_low)))
-    # Where it is x, the sign of a zero would be lost.
-    return (absolute(x) < form.tiny).choose(x, result)
-
-
-def log2(x: Value) -> Value:
-    return _logarithm_to_base(x, 2)
-
-
-def log10(x: Value) -> Value:
-    return _logarithm_to_base(x, 10)
-
-
-def _logarithm_to_base(x: Value, base: int) -> Value:
-    """n * a + log(1 + f) * b, the products as sums of two numbers, so that the logarithms of powers are whole."""
-    a, a_low, b, b_low = format_of(x).bases[base]
-    n, f = _reduced(x)
-    multiple, product = n * a, f * b
-    low = fma(f, b, -product) + fma(_tail(f, f.constant(0.0)), b, fma(f, b_low, n * a_low))
-    total = multiple + product
-    return _with_pole(x, 0.0, total + (multiple - total + product + low))
-
-
-@shared
-def _reduced(x: Value) -> tuple[Value, Value]:
-    """n and f of a positive x = 2**n * (1 + f)."""
-    form = format_of(x)
-    lift, whole = 2 * form.fraction, 2.0**form.fraction
-    is_subnormal = x < form.normal
-    exponent, mantissa = halved(is_subnormal.choose(x * 2.0**lift, x))
-    bias = is_subnormal.choose(x.constant(whole + form.bias + lift), whole + form.bias)
-    return exponent - bias, mantissa - 1.0
-
-
-def _tail(f: Value, addend: Value) -> Value:
-    """log(1 + f) - f, and something else."""
-    return fma(f * f, fma(f, polynomial(format_of(f).logarithm, f), -0.5), addend)
-
-
-def _with_pole(x: Value, pole: float, result: Value) -> Value:
-    """The result, or infinity for itself, -inf at the pole, and no number below."""
-    result = (x < math.inf).choose(result, x)
-    nothing = (x == pole).choose(x.constant(-math.inf), math.nan)
-    return x.unordered(">", pole).choose(result, nothing)
 
 
 def erfc(argument: Value) -> Value:
@@ -100,16 +31,13 @@ def erfc(argument: Value) -> Value:
     form = format_of(argument)
     # As the rules in the table write it, so that LLVM sees that it is the same.
     square = clamped(-argument * argument)
-    is_zero = square < form.smallest
     x = at_most(form.erfc_end, absolute(argument))
     above = x * polynomial(form.erfc_above, x)
     below = fma(x, polynomial(form.erfc_below, x), 1.0)
     head = (above + below) / fma(x + x, below, below)
     # What the square lost when it was rounded, which exp would magnify.
     rest = fma(x, x, square) * -head
-    # exp without its 1: all of it is added to what is there in one step, so that only this rounds.
-    small, n = reduced_expm1(square)
-    tail = scaled_unless(is_zero, head + fma(small, head + rest, rest), n)
+    tail = times_exp(square, head, rest)
     return (argument < 0.0).choose(2.0 - tail, tail)
 
 
@@ -161,38 +89,6 @@ def _sine_and_cosine(x: Value) -> tuple[Value, Value, Value]:
     high = fma(square, -0.5, 1.0)
     cosine = fma(square * square, polynomial(form.cosine, square), high)
     return sine, cosine, shifted.bits()
-
-
-def exp2(x: Value) -> Value:
-    form = format_of(x)
-    limited = at_most(form.bias + 8.0, x)
-    shifted = limited + form.shifter
-    r = limited - rounded(shifted)
-    small = fma(r * r, polynomial(binary_exponential(form), r), fma(r, form.log2, r * form.log2_low))
-    return scaled_unless(x < -form.bias - form.fraction - 1.0, 1.0 + small, shifted.bits())
-
-
-def sinh(x: Value) -> Value:
-    """With k = expm1(abs(x)) / 4, 2 * k + (k / (k + 1 / 4)) / 2."""
-    form = format_of(x)
-    k, reciprocal = _quarter_expm1(x)
-    result = copysign(fma(k, reciprocal * 0.5, k + k), x)
-    return (absolute(x) < form.tiny).choose(x, result)
-
-
-def cosh(x: Value) -> Value:
-    k, reciprocal = _quarter_expm1(x)
-    return fma(reciprocal, 0.125, k + 0.5 + k)
-
-
-@shared
-def _quarter_expm1(x: Value) -> tuple[Value, Value]:
-    """k = expm1(abs(x)) / 4, which is finite a little further than cosh, and the reciprocal of k + 1 / 4."""
-    form = format_of(x)
-    s, n = reduced_expm1(at_most(form.largest + 0.75, absolute(x)))
-    scale = power_of_two(n - 2, form)
-    k = fma(scale, s, scale - 0.25)
-    return k, 1.0 / (k + 0.25)
 
 
 def hypot(x: Value, y: Value) -> Value:
@@ -264,26 +160,6 @@ def sine(x: Value, y: Value) -> Value:
 def over_length(t: Value, x: Value, y: Value) -> Value:
     """t / hypot(x, y)."""
     return _over_length(t, x, y, lambda longer, _, size: t * size / longer)
-
-
-def expm1(x: Value) -> Value:
-    form = format_of(x)
-    # As exp has it, which shares it.
-    s, n = reduced_expm1(clamped(x))
-    half = half_scaled_expm1(s, n)
-    # Beyond, half of 2**n is no normal number.
-    result = (x < form.minus_one).choose(x.constant(-1.0), half + half)
-    # Where it is x its last bits, or the sign of a zero, would be lost in halves.
-    return (absolute(x) < form.tiny).choose(x, result)
-
-
-def tanh(x: Value) -> Value:
-    """With h = expm1(2 * abs(x)) / 2, h / (1 + h): for small h as h - h * h / (1 + h), whose last term is small."""
-    size = at_most(format_of(x).saturated, absolute(x))
-    h = half_expm1(size + size)
-    ratio = h / (1.0 + h)
-    small = fma(-h, ratio, h)
-    return copysign((h < 0.45).choose(small, ratio), x)
 
 
 def divided(a: Value, b: Value, reciprocal: Value) -> Value:

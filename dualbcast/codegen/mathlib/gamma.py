@@ -14,15 +14,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dualbcast.codegen.mathlib.elementary import log
 from dualbcast.codegen.mathlib.formats import format_of
+from dualbcast.codegen.mathlib.logarithms import area_argument, halved, log
 from dualbcast.codegen.mathlib.primitives import (
     absolute,
-    area_argument,
     at_most,
     copysign,
     fma,
-    halved,
     is_even,
     library,
     or_rarely,
@@ -199,7 +197,7 @@ def _large(constants: _Constants, m: Value) -> tuple[Value, Value]:
 def _logarithm(constants: _Constants, m: Value) -> tuple[Value, Value]:
     """log(m) as the sum of two numbers, for m that are above 2, with half as many digits again as one has."""
     form = format_of(m)
-    exponent, left = halved(m)
+    exponent, left, _ = halved(m)
     k = exponent - (2.0**form.fraction + form.bias)
     s, off = area_argument(left)
     # What s lacks counts in all of the series, whose slope in s is 2 / (1 - s**2).

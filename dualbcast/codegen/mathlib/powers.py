@@ -2,7 +2,7 @@
 
 A power is 2**(y * log2(x)). Its logarithm is the sum of two numbers, so that the product with y, which may be as large
 as the exponents of the format, still has all digits behind the point. The logarithm depends on the base alone, and is
-computed once for all powers of one base.
+computed once for all powers of one base. A power of a base that is known is an exponential with steps of another size.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ from __future__ import annotations
 import functools
 import math
 
-from dualbcast.codegen.mathlib.elementary import log
-from dualbcast.codegen.mathlib.formats import FLOAT64, format_of
+from dualbcast.codegen.mathlib import tables
+from dualbcast.codegen.mathlib.exponentials import binary_exponential, binary_root, parts_of, power_of
+from dualbcast.codegen.mathlib.formats import format_of
+from dualbcast.codegen.mathlib.logarithms import area_argument, cell, halved, log
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
     apart,
-    area_argument,
     at_most,
-    binary_exponential,
     fma,
-    halved,
     in_halves,
     instead,
     is_even,
     or_rarely,
     polynomial,
-    rounded,
     scaled_unless,
     shared,
     sign_of,
@@ -45,6 +43,12 @@ _EXPONENTIAL = (
     *(0.6931472067106199, 0.24022651084149668, 0.05550327214209201, 0.009618035958601058),
     *(0.0013400432165385696, 0.00015467364972853427),
 )
+# The same with tables, for abs(f) < 0.0326 and abs(r) <= 1/32.
+_SHORT_LOGARITHM = (
+    *(1.4426950408966397, -0.7213475204488004, 0.4808982165922832, -0.36067365519600325, 0.28886695498295245),
+    -0.24072930169388185,
+)
+_SHORT_EXPONENTIAL = (0.693147180162568, 0.2402343343197213, 0.055505736315523184)
 # For float64: C and D, each with what it lacks, and P in log2((1 + s) / (1 - s)) = s * (C + D * s**2 + s**4 * P(s**2)).
 _FIRST, _FIRST_LOW = 2.8853900817779268, 4.0710547481862066e-17
 _SECOND, _SECOND_LOW = 0.9617966939259756, 5.0577616648125907e-17
@@ -52,10 +56,18 @@ _TAIL = (
     *(0.5770780163555853, 0.41219858311114393, 0.3205988979671268, 0.2623081914737236),
     *(0.22195278805489357, 0.19238059191781123, 0.16888466474590988, 0.16913566786993894),
 )
+# For float64, with tables: P in log(1 + z) = z - z**2 / 2 + z**3 * P(z), and 1 / log(2), with what it lacks.
+_SHORT_TAIL = (
+    *(0.3333333333333333, -0.24999999999998823, 0.1999999999999911, -0.16666666675552858, 0.14285714293358082),
+    *(-0.1249997764620712, 0.11111091101542242, -0.1002299806951379, 0.091118971287275),
+)
+_LOG2E, _LOG2E_LOW = 1.4426950408889634, 2.0355273740931033e-17
 
 
 def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
+    if x.known is not None and x.known != 1.0 and format_of(x).normal <= x.known < math.inf:
+        return power_of(x.known, y)
     is_rare = ~_is_normal(x) | absolute(y).unordered(">=", math.inf)
     logarithm = _logarithm(x)
     # Ordinary numbers have the same bits either way.
@@ -107,14 +119,21 @@ def _logarithm(x: Value, *lift: Value) -> tuple[Value, ...]:
     where s = (m - 1) / (m + 1), and the terms with C and D are sums of two numbers, too. What is lost is less than
     2**-35 of the logarithm, and 2**-64.
     """
-    form = format_of(x)
-    exponent, m = halved(x)
+    form, in_tables = format_of(x), tables.available()
+    exponent, m, place = halved(x, tables.START if in_tables else math.sqrt(0.5))
     n = exponent - (2.0**form.fraction + form.bias)
     if lift:
         n = n - lift[0]
     if form.width == 32:
-        f = (m - 1.0).to("float64")
-        return (fma(f, polynomial(_LOGARITHM, f), n.to("float64")),)
+        m, n = m.to("float64"), n.to("float64")
+        if in_tables:
+            reciprocal, logarithm, _ = cell(place.to("int64"), 2)
+            f = fma(m, reciprocal, -1.0)
+            return (fma(f, polynomial(_SHORT_LOGARITHM, f), n + logarithm),)
+        f = m - 1.0
+        return (fma(f, polynomial(_LOGARITHM, f), n),)
+    if in_tables:
+        return _looked_up(n, m, place)
     s, s_low = area_argument(m)
     square = s * s
     square_low = fma(s + s, s_low, fma(s, s, -square))
@@ -127,7 +146,30 @@ def _logarithm(x: Value, *lift: Value) -> tuple[Value, ...]:
     product_low = fma(s, factor, -product) + fma(s, factor_low, s_low * factor)
     high = n + product
     low = (n - high + product) + product_low
-    # The second is then as small as can be.
+    return _normalised(high, low)
+
+
+def _looked_up(n: Value, m: Value, place: Value) -> tuple[Value, Value]:
+    """log2(2**n * m) as the sum of two numbers, of which the second is small."""
+    reciprocal, logarithm, lacking = cell(place, 2)
+    product = m * reciprocal
+    z, z_low = product - 1.0, fma(m, reciprocal, -product)
+    # log(1 + z) is z - z**2 / 2 + z**3 * P(z), and its slope is nearly 1 - z + z**2.
+    square = z * z
+    first = fma(square, -0.5, z)
+    lost = fma(fma(z, z, -square), -0.5, fma(z_low, square - z, z_low))
+    first_low = fma(square, -0.5, z - first) + lost
+    rest = fma(square * z, polynomial(_SHORT_TAIL, z), first_low)
+    high = first * _LOG2E
+    low = fma(first, _LOG2E, -high) + fma(first, _LOG2E_LOW, rest * _LOG2E)
+    # Exact, and larger than what is added, or 0.
+    whole = n + logarithm
+    total = whole + high
+    return _normalised(total, (whole - total + high) + (low + lacking))
+
+
+def _normalised(high: Value, low: Value) -> tuple[Value, Value]:
+    """Two numbers with the same sum, of which the second is as small as can be."""
     total = high + low
     return total, high - total + low
 
@@ -141,13 +183,18 @@ def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     least, most = -form.bias - form.fraction - 1.0, form.bias + 8.0
     product = at_most(most, y * high)
     is_zero = product < least
-    shifted = product + FLOAT64.shifter
-    rest = product - rounded(shifted)
+    rest, place, n = parts_of(product)
     if not low:
         # A float64 has room for the exponents of all float32 and more.
-        power = fma(rest, polynomial(_EXPONENTIAL, rest), rest.constant(1.0)).bits() + (shifted.bits() << 52)
-        return is_zero.choose(0.0, power.as_float()).to("float32")
+        if tables.available():
+            root = tables.entry(tables.roots_of_two()[0], place)
+            power = fma(root, rest * polynomial(_SHORT_EXPONENTIAL, rest), root)
+        else:
+            power = fma(rest, polynomial(_EXPONENTIAL, rest), rest.constant(1.0))
+        return is_zero.choose(0.0, (power.bits() + (n << 52)).as_float()).to("float32")
     product_low = (product < most).choose(fma(y, low[0], fma(y, high, -product)), 0.0)
+    if tables.available():
+        return scaled_unless(is_zero, binary_root(rest + product_low, place), n)
     r = rest + product_low
     r_low = rest - r + product_low
     # What 1 + log(2) * r loses comes in with the terms that are smaller, so that only the last sum rounds.
@@ -155,7 +202,7 @@ def _power(logarithm: tuple[Value, ...], y: Value) -> Value:
     total = first + 1.0
     first_low = fma(r, form.log2, -first) + fma(r, form.log2_low, r_low * form.log2)
     small = fma(r * r, polynomial(binary_exponential(form), r), first_low)
-    return scaled_unless(is_zero, total + ((1.0 - total + first) + small), shifted.bits())
+    return scaled_unless(is_zero, total + ((1.0 - total + first) + small), n)
 
 
 def _of_any(x: Value, y: Value) -> Value:

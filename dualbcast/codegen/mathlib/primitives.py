@@ -6,7 +6,6 @@ All take numbers or vectors. Comparisons are false for NaN. The bits of a NaN ar
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -80,27 +79,6 @@ def rounded(shifted: Value) -> Value:
     return shifted - format_of(shifted).shifter
 
 
-def halved(x: Value) -> tuple[Value, Value]:
-    """2**fraction + bias + n and m, of a normal x = 2**n * m with m from sqrt(1/2) to sqrt(2)."""
-    form = format_of(x)
-    # Counted from sqrt(1/2) the exponent is n, and what is left is the distance from there. It goes to a float by way
-    # of the last bits of one, since AVX2 cannot convert.
-    root, one = x.constant(math.sqrt(0.5)).bits(), x.constant(1.0).bits()
-    counted = x.bits() - root + one
-    exponent = (counted >> form.fraction) | x.constant(2.0**form.fraction).bits()
-    return exponent.as_float(), ((counted & ((1 << form.fraction) - 1)) + root).as_float()
-
-
-def area_argument(m: Value) -> tuple[Value, Value]:
-    """s = (m - 1) / (m + 1) of an m from 1/2 to 2, and what s lacks: log(m) is 2 * atanh(s)."""
-    above, below = m - 1.0, m + 1.0
-    reciprocal = 1.0 / below
-    s = above * reciprocal
-    # m - (below - 1) is what the sum has lost.
-    rest = fma(-s, m - (below - 1.0), fma(-s, below, above))
-    return s, rest * reciprocal
-
-
 def is_even(x: Value) -> Value:
     """Whether a number is whole and even."""
     half = x * 0.5
@@ -154,52 +132,10 @@ def _ldexp(x: Value, n: Value) -> Value:
     return Value(builder, builder.call(declared, [x.value, n.to("int32").value]))
 
 
-@shared
-def reduced_expm1(x: Value) -> tuple[Value, Value]:
-    """s and n, so that exp(x) = 2**n * (1 + s), where s is r + r**2 * P(r) (Cody and Waite).
-
-    The integer n is in the last bits of what is returned, which has others above them.
-    """
-    form = format_of(x)
-    shifted = fma(x, 1 / math.log(2.0), form.shifter)
-    n = rounded(shifted)
-    # The first of these is exact.
-    r = fma(n, -form.log2_low, fma(n, -form.log2, x))
-    return fma(r * r, polynomial(form.exponential, r), r), shifted.bits()
-
-
-@shared
-def clamped(x: Value) -> Value:
-    """Above what is left, exp is infinite."""
-    return at_most(format_of(x).largest, x)
-
-
-def exp(x: Value) -> Value:
-    s, n = reduced_expm1(clamped(x))
-    return scaled_unless(x < format_of(x).smallest, 1.0 + s, n)
-
-
 def scaled_unless(is_zero: Value, x: Value, n: Value) -> Value:
     """`twice_scaled`, or 0. To round a product to 0 takes processors of Intel's as long as a hundred others."""
     none = x.constant(format_of(x).shifter).bits()
     return is_zero.choose(0.0, twice_scaled(x, is_zero.choose(none, n)))
-
-
-def half_expm1(x: Value) -> Value:
-    """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
-    return half_scaled_expm1(*reduced_expm1(x))
-
-
-def half_scaled_expm1(s: Value, n: Value) -> Value:
-    """expm1(x) / 2, of what `reduced_expm1` gives."""
-    scale = power_of_two(n - 1, format_of(s))
-    return fma(scale, s, scale - 0.5)
-
-
-@functools.cache
-def binary_exponential(form: Format) -> tuple[float, ...]:
-    """P in 2**r = 1 + log(2) * r + r**2 * P(r) for abs(r) <= 1/2."""
-    return tuple(c * math.log(2.0) ** (k + 2) for k, c in enumerate(form.exponential))
 
 
 # --- branches and calls ----------------------------------------------------------------------------------------------
