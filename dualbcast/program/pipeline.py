@@ -122,14 +122,16 @@ def lowered() -> list[Pass | Fallback]:
     return [place_loads]
 
 
-def cuda(approximate: bool, layout: Layout, text: KernelText) -> list[Pass | Fallback]:
+def cuda(approximate: bool, layout: Layout, dtype: str, text: KernelText) -> list[Pass | Fallback]:
     """The passes of a CUDA kernel; `approximate` says whether its mathematics may be."""
     from dualbcast.passes.cuda_coarsening import coarsen
+    from dualbcast.passes.cuda_math import exponentials_of_powers
 
     return [
         # First, as for the CPU.
         drop_custom_derivatives,
-        # Before helpers are written: its formulas call other functions.
+        # Before helpers are written: their formulas call other functions.
+        partial(exponentials_of_powers, dtype=dtype),
         *approximated(approximate),
         # Here, since the passes below take no call away and add none: the helpers are known.
         text.open_text,
@@ -267,7 +269,7 @@ def kernel_source(
     approximate = fastmath and target == "cuda" and dtype == "float32"
     text = KernelText(layout, dtype, inputs, outputs, target, title, partial(readable_helper, approximate))
     if target == "cuda":
-        passes = cuda(approximate, layout, text)
+        passes = cuda(approximate, layout, dtype, text)
     elif target == "cpu":
         # Last of all the text, which shows what is computed.
         passes = [*cpu(uniform_inputs(function, layout), dtype), text.open_text, *readable(text.names)]

@@ -6,10 +6,13 @@ import itertools
 import math
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
+from accuracy import units_off
 from cuda_texts import CONSTANTS, HM_LSTM
 
+from dualbcast import differentiable_broadcast
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.kernel_spec import KernelSource, Layout
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -261,3 +264,33 @@ def test_occupancy_agrees_with_the_driver():
     for block in (32, 64, 96, 256):
         blocks = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, block, 0)
         assert kernel.occupancy(block) == blocks * block / threads
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("base", [10.0, 0.5, 1.04, 0.9, 7.0, 1e-5, 1e30])
+def test_powers_of_constants(base, dtype):
+    import cupy
+
+    power = differentiable_broadcast(lambda x: base**x)
+    rounded, info = float(dtype(base)), np.finfo(dtype)
+    top = math.log(float(info.max)) / abs(math.log(rounded))
+    random = np.random.default_rng(41)
+    x = np.concatenate([random.uniform(-top, top, 500), random.uniform(-1, 1, 200), np.arange(-9, 10)]).astype(dtype)
+    value, jacobian = power.value_and_jacobian(cupy.asarray(x))
+    with mpmath.workprec(200):
+        exact = [mpmath.mpf(rounded) ** mpmath.mpf(float(number)) for number in x]
+        errors = [
+            units_off(found, true)
+            for found, true in zip(value.get(), exact, strict=True)
+            if float(info.tiny) <= true <= float(info.max)
+        ]
+        slopes = np.array([float(true * mpmath.log(base)) for true in exact])
+    # NVIDIA's manual gives 4 for pow in float32, and 2 in float64.
+    assert max(errors) <= 3
+    normal = np.abs(slopes) > float(info.tiny)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(jacobian[0].get()[normal], slopes[normal].astype(dtype), rtol=8 * float(info.eps))
+    special = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1.1 * top, -1.1 * top, 1e30, -1e30, 2, 3], dtype)
+    with np.errstate(all="ignore"):
+        expected = np.power(dtype(base), special)
+    np.testing.assert_allclose(power(cupy.asarray(special)).get(), expected, rtol=8 * float(info.eps))

@@ -48,7 +48,7 @@ def every_pass() -> dict[str, Callable[..., Function]]:
         pipeline.portable(),
         pipeline.cpu(set(), "float64"),
         pipeline.lowered(),
-        pipeline.cuda(True, LAYOUT, text),
+        pipeline.cuda(True, LAYOUT, "float64", text),
         pipeline.interpreter(text),
     ]
     steps = [step for each in lists for step in each]

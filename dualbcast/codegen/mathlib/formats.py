@@ -13,6 +13,7 @@ class Format:
     erfc, atan and asin; the others interpolate at Chebyshev's points.
 
     exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
+    With tables, the polynomials of exponentials.py and logarithms.py serve in place of this and the next.
 
     log(1 + f) is f - f**2 / 2 + f**3 * P(f) from sqrt(1/2) to sqrt(2).
 

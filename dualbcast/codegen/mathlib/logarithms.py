@@ -90,8 +90,9 @@ def _to_base(x: Value, base: int) -> Value:
     n, m, place = _reduced(x)
     if tables.serve(x):
         reciprocal, logarithm, lacking = cell(place, base)
+        step, step_low = tables.short_step(base)
         f = fma(m, reciprocal, -1.0)
-        multiple, rest = fma(n, a, logarithm), fma(n, a_low, lacking)
+        multiple, rest = fma(n, step, logarithm), fma(n, step_low, lacking)
     else:
         f = m - 1.0
         multiple, rest = n * a, n * a_low
