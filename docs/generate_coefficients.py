@@ -75,6 +75,29 @@ def complementary(dtype: type[np.floating], largest: float, degree: int) -> None
     show("erfc", dtype, ("above", above[1:]), ("below", below[1:]), error=error)
 
 
+def error_function(dtype: type[np.floating], largest: float, above: int, below: int) -> None:
+    """-log(erfc(x)) / x as a quotient; the error is relative to erf."""
+
+    def of(x: Number) -> Number:
+        return -mpmath.log(mpmath.erfc(x)) / x
+
+    def weight(x: Number) -> Number:
+        return x * mpmath.erfc(x) / mpmath.erf(x)
+
+    points = chebyshev(1e-9, largest, 25 * above)
+    top, bottom = fit(of, points, above, below, weight=weight)
+    error = max(abs((value(top, x) / value(bottom, x) - of(x)) * weight(x)) for x in points)
+    show("erf", dtype, ("erf_above", top), ("erf_below", bottom[1:]), error=error)
+
+
+def cube_root(dtype: type[np.floating], degree: int) -> None:
+    """The cube root as a polynomial, which a step of Halley's makes better."""
+    points = chebyshev(mpmath.sqrt(0.5), mpmath.sqrt(2), 16 * degree)
+    top, _ = fit(mpmath.cbrt, points, degree)
+    error = max(abs(value(top, x) / mpmath.cbrt(x) - 1) for x in points)
+    show("cbrt", dtype, ("cube_root", top), error=error)
+
+
 def logarithm(dtype: type[np.floating], degree: int) -> None:
     """(log(1 + f) - f + f**2 / 2) / f**3 as a polynomial; the error is relative to the logarithm."""
 
@@ -347,6 +370,10 @@ if __name__ == "__main__":
     gamma(np.float64, 8, 7)
     complementary(np.float32, 10.19, 5)
     complementary(np.float64, 27.3, 11)
+    error_function(np.float32, 3.95, 4, 3)
+    error_function(np.float64, 5.95, 8, 7)
+    cube_root(np.float32, 2)
+    cube_root(np.float64, 5)
     logarithm(np.float32, 7)
     logarithm(np.float64, 18)
     beside_tables()

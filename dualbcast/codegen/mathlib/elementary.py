@@ -1,4 +1,4 @@
-"""Elementary functions as LLVM IR without a table: logarithms, circular and hyperbolic functions, and remainders.
+"""Elementary functions as LLVM IR: error functions, circular functions, lengths, cube roots, quotients and remainders.
 
 Beyond a limit the C library's functions take over, for each element alone, in a branch that is almost never taken.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.codegen.mathlib.exponentials import clamped, times_exp
+from dualbcast.codegen.mathlib.exponentials import clamped, scaled_expm1, times_exp
 from dualbcast.codegen.mathlib.formats import format_of
+from dualbcast.codegen.mathlib.logarithms import halved
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
     absolute,
@@ -24,6 +25,14 @@ from dualbcast.codegen.mathlib.primitives import (
     sign_of,
 )
 from dualbcast.codegen.values import Value, any_of, intrinsic
+
+
+def erf(x: Value) -> Value:
+    """1 - exp(-x * A(x) / B(x)) for positive x, and the mirror image."""
+    form = format_of(x)
+    size = at_most(form.erf_end, absolute(x))
+    below = fma(size, polynomial(form.erf_below, size), 1.0)
+    return copysign(scaled_expm1(-size * polynomial(form.erf_above, size) / below, 0), x)
 
 
 def erfc(argument: Value) -> Value:
@@ -160,6 +169,28 @@ def sine(x: Value, y: Value) -> Value:
 def over_length(t: Value, x: Value, y: Value) -> Value:
     """t / hypot(x, y)."""
     return _over_length(t, x, y, lambda longer, _, size: t * size / longer)
+
+
+def cbrt(x: Value) -> Value:
+    """A polynomial and a step of Halley's, of what is left when a power of 8 is taken out."""
+    form = format_of(x)
+    size = absolute(x)
+    is_subnormal = size < form.normal
+    lift = form.fraction // 3 * 3 + 3
+    exponent, m, _ = halved(is_subnormal.choose(size * 2.0**lift, size))
+    n = exponent - (2.0**form.fraction + form.bias)
+    shifted = fma(n, 1.0 / 3.0, form.shifter)
+    left = fma(rounded(shifted), -3.0, n)
+    is_more, is_less = left > 0.0, left < 0.0
+    cube = is_more.choose(m + m, is_less.choose(m * 0.5, m))
+    factor = is_more.choose(m.constant(2 ** (1 / 3)), is_less.choose(m.constant(0.5 ** (1 / 3)), 1.0))
+    root = polynomial(form.cube_root, m) * factor
+    square = root * root
+    root = fma(root, fma(-square, root, cube) / fma(square + square, root, cube), root)
+    result = (root.bits() + (shifted.bits() << form.fraction)).as_float()
+    result = is_subnormal.choose(result * 2.0 ** (-lift // 3), result)
+    is_ordinary = (size > 0.0) & (size < math.inf)
+    return is_ordinary.choose(copysign(result, x), x)
 
 
 def divided(a: Value, b: Value, reciprocal: Value) -> Value:

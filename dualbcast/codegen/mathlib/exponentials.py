@@ -119,10 +119,10 @@ def expm1(x: Value) -> Value:
 
 def _half_expm1(x: Value) -> Value:
     """expm1(x) / 2: halved, it is finite wherever 2**(n - 1) is."""
-    return _scaled_expm1(x, -1)
+    return scaled_expm1(x, -1)
 
 
-def _scaled_expm1(x: Value, power: int) -> Value:
+def scaled_expm1(x: Value, power: int) -> Value:
     """expm1(x) * 2**power."""
     head, tail, n = _reduced(x)
     scale = power_of_two(n + power, format_of(x))
@@ -154,7 +154,7 @@ def cosh(x: Value) -> Value:
 @shared
 def _quarter_expm1(x: Value) -> tuple[Value, Value]:
     """k = expm1(abs(x)) / 4, which is finite a little further than cosh, and the reciprocal of k + 1 / 4."""
-    k = _scaled_expm1(at_most(format_of(x).largest + 0.75, absolute(x)), -2)
+    k = scaled_expm1(at_most(format_of(x).largest + 0.75, absolute(x)), -2)
     return k, 1.0 / (k + 0.25)
 
 

@@ -9,8 +9,8 @@ from dualbcast.codegen.values import Value, is_single
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log,
-    erfc, atan and asin; the others interpolate at Chebyshev's points.
+    """What depends on the floating-point format. `docs/generate_coefficients.py` finds the coefficients of log, erf,
+    erfc, cbrt, atan and asin; the others interpolate at Chebyshev's points.
 
     exp(r) is 1 + r + r**2 * P(r) for abs(r) <= log(2) / 2. P leaves out less than a tenth of a unit in the last place.
     With tables, the polynomials of exponentials.py and logarithms.py serve in place of this and the next.
@@ -19,6 +19,10 @@ class Format:
 
     erfc(x) is exp(-x**2) * (1 + x * A(x) / (1 + x * B(x))) / (1 + 2 * x) for 0 <= x <= `erfc_end`. All coefficients are
     positive, so nothing cancels; and the quotient is at most 0.29, so its errors count little.
+
+    erf(x) is 1 - exp(-x * A(x) / (1 + x * B(x))) for 0 <= x <= `erf_end`, with positive coefficients, too.
+
+    cbrt(m) is about C(m) from sqrt(1/2) to sqrt(2), to a third of the digits.
 
     sin(r) is r + r**3 * S(r**2), and cos(r) is 1 - r**2 / 2 + r**4 * C(r**2), for abs(r) <= pi / 4.
 
@@ -40,6 +44,7 @@ class Format:
     saturated: float
     tiny: float  # below this expm1(x) is x
     erfc_end: float  # from here on erfc is 0, and the square is not yet clamped for exp
+    erf_end: float  # from here on erf is 1
     half_pi: tuple[float, float, float]  # three numbers whose sum is pi / 2, each rounded
     farthest: float  # up to here a multiple of them leaves the right remainder
     quarter_pi: tuple[float, float]  # two numbers whose sum is pi / 4; thrice the first is exact
@@ -47,6 +52,9 @@ class Format:
     logarithm: tuple[float, ...]  # P of log
     erfc_above: tuple[float, ...]  # A
     erfc_below: tuple[float, ...]  # B
+    erf_above: tuple[float, ...]  # A
+    erf_below: tuple[float, ...]  # B
+    cube_root: tuple[float, ...]  # C
     sine: tuple[float, ...]  # S
     cosine: tuple[float, ...]  # C
     arctangent: tuple[float, ...]  # A
@@ -79,6 +87,7 @@ FLOAT32 = Format(
     saturated=10.0,
     tiny=2.0**-25,
     erfc_end=10.19,
+    erf_end=3.95,
     half_pi=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     farthest=2.0**17,
     quarter_pi=(0.785398006439209, 1.5695823663008923e-07),
@@ -89,6 +98,9 @@ FLOAT32 = Format(
     ),
     erfc_above=(0.8716210722923279, 0.8367740511894226, 0.39160871505737305, 0.09431421756744385, 0.008563670329749584),
     erfc_below=(2.4018921852111816, 2.480891227722168, 1.3997302055358887, 0.44168105721473694, 0.06670189648866653),
+    erf_above=(1.128379225730896, 1.5183018445968628, 0.9152386784553528, 0.28104519844055176, 0.037326324731111526),
+    erf_below=(0.7813704609870911, 0.2791876792907715, 0.037343937903642654),
+    cube_root=(0.554935872554779, 0.5511813759803772, -0.10629741102457047),
     sine=(-0.1666666716337204, 0.008333331905305386, -0.00019840085587929934, 2.7249864160694415e-06),
     cosine=(0.0416666641831398, -0.001388830249197781, 2.454789137118496e-05),
     arctangent=(
@@ -116,6 +128,7 @@ FLOAT64 = Format(
     saturated=20.0,
     tiny=2.0**-54,
     erfc_end=27.3,
+    erf_end=5.95,
     half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
     farthest=2.0**40,
     quarter_pi=(0.7853981633974483, 3.061616997868383e-17),
@@ -139,6 +152,18 @@ FLOAT64 = Format(
         *(3.487620748254554, 5.6933303922036895, 5.754361406117451, 4.010904579673181, 2.0302507090841213),
         *(0.7642040747099568, 0.21482770146779076, 0.044441784690802726, 0.006490271328915694, 0.0006083592915899163),
         2.817735941585227e-05,
+    ),
+    erf_above=(
+        *(1.1283791670955126, 2.5216287123599272, 2.667136836120284, 1.711914899639303, 0.7191356097560143),
+        *(0.1994803946695653, 0.03489574052812063, 0.003361069792988791, 0.00011816268001336196),
+    ),
+    erf_below=(
+        *(1.6705456773403786, 1.330104159795486, 0.6315132641560178, 0.18838317600360538, 0.03433754284446776),
+        *(0.003358627245937697, 0.0001181837770369126),
+    ),
+    cube_root=(
+        *(0.4222601754609725, 1.0531519531931617, -0.8304081758819853, 0.5054519098934103, -0.17691088658393492),
+        0.026454154013715005,
     ),
     sine=(
         *(-0.16666666666666666, 0.008333333333333331, -0.0001984126984126506, 2.7557319219335453e-06),

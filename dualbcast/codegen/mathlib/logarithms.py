@@ -1,4 +1,5 @@
-"""Logarithms as LLVM IR: log, log1p, log2 and log10, and their first steps, which powers share.
+"""Logarithms as LLVM IR: log, log1p, log2, log10 and inverse hyperbolic functions, and the first steps, which powers
+share.
 
 A number is a power of 2 times one near 1, whose logarithm is a polynomial. Where numbers are looked up in tables, it is
 times one of 16 more numbers, whose logarithms are known, and the polynomial is half as long.
@@ -10,8 +11,8 @@ import math
 
 from dualbcast.codegen.mathlib import tables
 from dualbcast.codegen.mathlib.formats import format_of
-from dualbcast.codegen.mathlib.primitives import absolute, fma, polynomial, shared
-from dualbcast.codegen.values import Value
+from dualbcast.codegen.mathlib.primitives import absolute, copysign, fma, polynomial, shared
+from dualbcast.codegen.values import Value, intrinsic
 
 # P in log(1 + z) = z - z**2 / 2 + z**3 * P(z) for the z that `cell` gives; `docs/generate_coefficients.py` finds it.
 _SHORT = (
@@ -67,6 +68,32 @@ def log2(x: Value) -> Value:
 
 def log10(x: Value) -> Value:
     return _to_base(x, 10)
+
+
+def asinh(x: Value) -> Value:
+    """log(a + sqrt(a * a + 1)) of a = abs(x), as log1p of what is more than 1."""
+    size = absolute(x)
+    root = intrinsic("sqrt", fma(size, size, 1.0))
+    return copysign(_log1p_or_twice(size, fma(size, size / (1.0 + root), size)), x)
+
+
+def acosh(x: Value) -> Value:
+    """log(x + sqrt(x * x - 1)), as log1p of what is more than 1."""
+    t = x - 1.0
+    result = _log1p_or_twice(x, t + intrinsic("sqrt", fma(t, t, t + t)))
+    return (x >= 1.0).choose(result, math.nan)
+
+
+def atanh(x: Value) -> Value:
+    """log((1 + a) / (1 - a)) / 2 of a = abs(x)."""
+    size = absolute(x)
+    return copysign(log1p((size + size) / (1.0 - size)) * 0.5, x)
+
+
+def _log1p_or_twice(x: Value, sum_less_1: Value) -> Value:
+    """log1p of the second; or log(2 * x) where x is so large that its square might leave the format."""
+    is_large = x > 2.0 ** (format_of(x).fraction // 2 + 2)
+    return log1p(is_large.choose(x - 1.0, sum_less_1)) + is_large.choose(x.constant(math.log(2.0)), 0.0)
 
 
 def _natural(n: Value, m: Value, place: Value, lost: Value | None = None) -> Value:
