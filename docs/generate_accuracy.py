@@ -28,7 +28,7 @@ from test_range_planted_bugs import BUGS  # noqa: E402
 from dualbcast import differentiable_broadcast  # noqa: E402
 from dualbcast.cli.measure import cpu_model  # noqa: E402
 from dualbcast.codegen import mathlib  # noqa: E402
-from dualbcast.codegen.llvm import target  # noqa: E402
+from dualbcast.codegen.mathlib import tables  # noqa: E402
 from dualbcast.rules.table import RULES, add_later_rows  # noqa: E402
 
 add_later_rows()
@@ -43,11 +43,11 @@ correctly rounded result is off by at most 0.50. `fastmath=True` may add a few u
 
 {machine}
 
-The column *v* is for vectors, which call the vector functions of glibc's libmvec. The column *s* is for single
-numbers, which call the C library: values that are the same for a whole row, loops that cannot be vectorised and,
-without AVX2, the last few elements of a row. On a processor with fused multiply-add, the package has its own
-{inlined}, and functions made of them. They give the same bits in vectors and for single numbers. On other
-processors these come from the libraries as well, with the errors of the second table.
+On a processor with fused multiply-add, the package has its own {inlined},
+and functions made of them. They give the same bits in vectors and for single numbers. The first table is for such a
+processor that has AVX-512 as well. The second has the functions that are computed in another way without it
+([record 136](../decisions/136-tables-in-registers.md)). On processors without fused multiply-add the functions are the
+C library's, which the third is for.
 
 **Method.** float32 functions of one number are computed for every {stride}th of all 2³² bit patterns, for {count:,}
 more, many of them near zeros, poles, thresholds and changes of method, and then for the million numbers around the
@@ -71,6 +71,26 @@ that is deliberately cheap (`1 - y * y` for tanh).
 | --- | --- | ---: | ---: | ---: | ---: |
 """
 POINTS = 100
+# What looks numbers up.
+LOOKED_UP = [
+    *(
+        "acosh",
+        "asinh",
+        "atanh",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+    ),
+    *("pow", "sinh", "tanh"),
+]
 RANGE = """
 ## Over the whole range
 
@@ -110,14 +130,9 @@ def column(names: list[str], dtype: str, **way: bool) -> dict[str, Worst]:
 
 
 def table(names: list[str], **way: bool) -> list[str]:
-    """Rows of a function's errors: in vectors and alone, in float32 and float64."""
-    columns = [
-        column(names, dtype, vectors=vectors, **way) for dtype in ("float32", "float64") for vectors in (True, False)
-    ]
-    lines = [
-        "| function | float32 *v* | float32 *s* | float64 *v* | float64 *s* | worst at | |",
-        "| --- | ---: | ---: | ---: | ---: | --- | --- |",
-    ]
+    """Rows of a function's errors in float32 and float64."""
+    columns = [column(names, dtype, **way) for dtype in ("float32", "float64")]
+    lines = ["| function | float32 | float64 | worst at | |", "| --- | ---: | ---: | --- | --- |"]
     for name in names:
         case = CASES.get(name) or PAIRS[name]
         errors = [found[name].error for found in columns]
@@ -166,12 +181,15 @@ def page() -> str:
     own = sorted(mathlib.FUNCTIONS)
     libraries = f"glibc {platform.libc_ver()[1]}" if platform.libc_ver()[0] == "glibc" else platform.platform()
     machine = (
-        f"Measured on {cpu_model()} ({platform.machine()}) with {libraries}, "
-        f"{'with' if target.has_libmvec() else 'without'} libmvec, NumPy {np.__version__}, mpmath {mpmath.__version__}."
+        f"Measured on {cpu_model()} ({platform.machine()}) with {libraries}, NumPy {np.__version__}, "
+        f"mpmath {mpmath.__version__}."
     )
     inlined = ", ".join(f"`{name}`" for name in own)
     head = HEAD.format(machine=machine, inlined=inlined, stride=STRIDE, count=COUNT, few=FEW)
+    if not tables.available():
+        raise SystemExit("the first table needs a processor with AVX-512")
     lines = table(names)
+    lines += ["", "Without AVX-512:", "", *table(LOOKED_UP, in_tables=False)]
     lines += ["", "Without fused multiply-add:", "", *table([*own, "sigmoid", "softplus"], inlined=False)]
     return head + "\n".join(lines) + "\n"
 

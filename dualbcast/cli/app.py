@@ -17,7 +17,7 @@ from dualbcast.cli import measure, report
 from dualbcast.cli.cache import cache, contents
 from dualbcast.cli.options import capability, function_name
 from dualbcast.cli.sweep import sweep
-from dualbcast.codegen.llvm import target
+from dualbcast.codegen import mathlib
 from dualbcast.errors import DualbcastError
 from dualbcast.runtime.cpu.policy import get_num_threads, last_level_cache
 
@@ -95,7 +95,7 @@ def info() -> None:
         "processor": measure.cpu_model(),
         "threads": str(get_num_threads()),
         "largest cache": report.size_text(cache_bytes) if cache_bytes else "unknown",
-        "libmvec": "yes" if target.has_libmvec() else "no: asinh, acosh, atanh, erf and cbrt run one element at a time",
+        "fused multiply-add": "yes" if mathlib.has_fma() else "no: elementary functions run one element at a time",
     }
     gpus = {f"GPU {number}": _gpu_text(gpu) for number, gpu in enumerate(measure.gpus())}
     if gpus:

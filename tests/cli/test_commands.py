@@ -271,7 +271,18 @@ def test_info(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     disk_cache.fetch("0" * 64, lambda: b"payload")
     text = run("info").stdout
-    for word in ("python", "numpy", "numba", "llvmlite", "processor", "threads", "libmvec", "GPU", "kernel cache"):
+    words = (
+        "python",
+        "numpy",
+        "numba",
+        "llvmlite",
+        "processor",
+        "threads",
+        "fused multiply-add",
+        "GPU",
+        "kernel cache",
+    )
+    for word in words:
         assert word in text
     assert str(tmp_path / "cache") in text.replace("\n", "")
     assert not re.search(r"\b0 entries", text)

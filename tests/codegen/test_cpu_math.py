@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from accuracy import units_off
-from cpu_kernels import Kernel, compiled, is_inlined, run, run_afresh, vector_calls
+from cpu_kernels import Kernel, compiled, from_library, is_inlined, library_calls, run, run_afresh
 from cpu_kernels import source_of as source_of_elements
 
 from dualbcast.codegen import mathlib
@@ -121,7 +121,7 @@ def test_an_operation_is_accurate(name, dtype):
     if name == "copysign":
         np.testing.assert_array_equal(out, np.where(np.signbit(y), -np.abs(x), np.abs(x)))
         return
-    # glibc's manual gives up to 5 for lgamma and 9 for tgamma, libmvec's documents 4; half is the rounding.
+    # glibc's manual gives up to 5 for lgamma and 9 for tgamma; half is the rounding.
     limit = 0.5 if name in EXACT else {"lgamma": 8, "tgamma": 10}.get(name, 4)
     with mpmath.workprec(400):
         errors = [
@@ -357,14 +357,15 @@ def test_a_remainder_without_fused_multiply_add():
     np.testing.assert_array_equal(found, np.fmod(x, 1.25))
 
 
-@pytest.mark.parametrize("name", UNARY + BINARY)
-def test_loops_call_vector_mathematics_where_the_library_has_it(name):
+# Those whose rare arguments the C library takes.
+WITH_LIBRARY = {"sin", "cos", "tan", "lgamma"}
+
+
+@pytest.mark.parametrize("name", sorted(set(target.FUNCTIONS) - {"fmod"} - WITH_LIBRARY))
+def test_loops_of_vectors_call_no_library(name):
     llvm = compiled(operation(name, "float32")).llvm()
     assert re.search(r"<\d+ x float>", llvm)
-    # That of large numbers is the library's.
-    is_own = is_inlined(name) and name != "tan"
-    library = name in target.VECTORISED - EXACT and not is_own and target.has_libmvec()
-    assert bool(vector_calls(llvm)) == library
+    assert library_calls(llvm) == from_library(name)
 
 
 @pytest.fixture
@@ -377,14 +378,11 @@ def without_fma(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_fma")
-@pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("name", [*mathlib.FUNCTIONS, "atanh"])
-def test_without_fused_multiply_add_functions_are_the_librarys(name, vector):
-    built = llvm_build.build(operation(name, "float32").program, False, vector)
-    in_vectors = vector and target.has_libmvec() and name in target.VECTORISED
-    assert (f"@dualbcast_{name}f(float" in built.llvm) != in_vectors
+@pytest.mark.parametrize("name", mathlib.FUNCTIONS)
+def test_without_fused_multiply_add_functions_are_the_librarys(name):
+    built = llvm_build.build(operation(name, "float32").program, False)
+    assert library_calls(built.llvm) == {name}
     assert "fma" not in built.llvm
-    assert bool(vector_calls(built.llvm)) == in_vectors
 
 
 def test_arithmetic_is_not_contracted_unless_asked():

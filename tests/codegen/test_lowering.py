@@ -600,7 +600,7 @@ def helped(x):
 def parts(fastmath: bool) -> dict[str, str]:
     """The functions of a module before it is optimised, by their names."""
     source = kernel("out[k] = helped(x[k]) + sqrt(x[k])", {"x": np.ones(3)}, {"out": "float64"}, PRELUDE)
-    module = str(build._module(source.program, fastmath, False, ()))
+    module = str(build._module(source.program, fastmath, ()))
     binding.parse_assembly(module).verify()
     return {
         found[1]: found[0] for found in re.finditer(r'^define [^@]*@"(\w+)".*?^}', module, re.DOTALL | re.MULTILINE)

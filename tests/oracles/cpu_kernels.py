@@ -88,14 +88,14 @@ def run_afresh(kernel: Kernel, *inputs: np.ndarray) -> tuple[list[np.ndarray], s
     return outputs, built.asm
 
 
-def vector_calls(llvm: str) -> set[str]:
-    """The functions of libmvec that are called, as C names them."""
-    return set(re.findall(r"call [^\n]*@_ZGV[^_]*_(\w+)\(", llvm))
+def library_calls(llvm: str) -> set[str]:
+    """The functions of the C library that are called, by their names in float64."""
+    return {name for name in target.FUNCTIONS if re.search(rf"call [^\n]*@dualbcast_{name}f?\(", llvm)}
 
 
-def from_libmvec(*names: str) -> set[str]:
-    """Those that this machine has from libmvec, and not inlined."""
-    return {name for name in names if target.has_libmvec() and not is_inlined(name.removesuffix("f"))}
+def from_library(*names: str) -> set[str]:
+    """Those that are not inlined on this machine."""
+    return {name for name in names if not is_inlined(name)}
 
 
 def is_inlined(name: str) -> bool:

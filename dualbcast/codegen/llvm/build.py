@@ -57,24 +57,24 @@ class Built(NamedTuple):
             return str(host().emit_assembly(self.module))
 
 
-def build(program: KernelProgram, fastmath: bool, vector: bool, streamed: Collection[int] = ()) -> Built:
+def build(program: KernelProgram, fastmath: bool, streamed: Collection[int] = ()) -> Built:
     """Compile a kernel for the host. A failure is a BackendError, since it is a fault of this package's.
 
-    See `compile_program` in `runtime.cpu.kernel` for `fastmath`. `vector` says whether glibc's libmvec can be called.
-    `streamed` has the positions of the arguments to which vectors are stored past the cache; the bits are the same.
+    See `compile_program` in `runtime.cpu.kernel` for `fastmath`. `streamed` has the positions of the arguments to which
+    vectors are stored past the cache; the bits are the same.
     """
     try:
         with LOCK:
-            return Built(_optimised(_module(program, fastmath, vector, streamed), program.spec))
+            return Built(_optimised(_module(program, fastmath, streamed), program.spec))
     except Exception as error:
         name = program.spec.element
         path = disk_cache.write_text(f"{name}_{disk_cache.key(program.identity)[:16]}.txt", dump(program.function))
         raise kernel_fault(name, "LLVM", path, error) from None
 
 
-def _module(program: KernelProgram, fastmath: bool, vector: bool, streamed: Collection[int]) -> ir.Module:
+def _module(program: KernelProgram, fastmath: bool, streamed: Collection[int]) -> ir.Module:
     module = Module(llvm.get_process_triple(), str(host().target_data))
-    functions = mathlib.names(vector)
+    functions = mathlib.names()
     if fastmath:  # LLVM, which may multiply by reciprocals, has a shorter way.
         functions = functions | {"divided": (lambda a, b, _: a / b)}
     liberties = _FASTMATH if fastmath else ()

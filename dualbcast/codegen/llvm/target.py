@@ -23,11 +23,6 @@ FUNCTIONS = {
     "log1p": 1, "log2": 1, "pow": 2, "sin": 1, "sinh": 1, "tan": 1, "tanh": 1, "tgamma": 1,
 }  # fmt: skip
 
-# Those of which glibc's libmvec has vector versions. They keep IEEE's special values and signs of zero, are wrong by at
-# most 4 units in the last place, and differ by as much from the scalar ones, which serve what is the same for a row
-# and, without masks, the last few elements of one. (|cos| can be one unit above 1 in float64.)
-VECTORISED = FUNCTIONS.keys() - {"fmod", "lgamma", "tgamma"}
-
 
 def symbol(name: str) -> str:
     """The symbol of the C function `name` in machine code.
@@ -40,24 +35,9 @@ def symbol(name: str) -> str:
 
 @functools.cache
 def addresses() -> dict[str, int]:
-    """The addresses of the functions that machine code calls, by symbol; those of libmvec are in the process then."""
-    _libmvec()
+    """The addresses of the functions that machine code calls, by symbol."""
     names = [name + suffix for name in FUNCTIONS for suffix in ("", "f")]
     return {symbol(name): ctypes.cast(getattr(_c_library(), name), ctypes.c_void_p).value or 0 for name in names}
-
-
-def has_libmvec() -> bool:
-    """Whether glibc's vector mathematics is there, where LLVM finds its symbols, too."""
-    # x86-64, and since glibc 2.35, which brought all that 2.22 did not have.
-    return hasattr(_libmvec(), "_ZGVbN4v_tanhf")
-
-
-@functools.cache
-def _libmvec() -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return None
 
 
 @functools.cache

@@ -4,17 +4,12 @@ Comes in: the functions that a kernel calls, by name. Goes out: LLVM code for `e
 
 Where the processor has fused multiply-add, elementary functions need no library. No vector register survives a call, so
 a kernel stores and reloads all of them around a call of a library. And an inlined function has the same bits in a
-vector as alone: no result depends on the place of its element in a row.
-
-glibc's libmvec computes some arguments element by element, by the function for single numbers: infinite ones, and those
-outside the domain, which take up to six times as long. A branch of which both sides are computed has such arguments
-where it does not need the value. So the library gets harmless numbers in their place, and the values are selected
-afterwards. Those of all other numbers keep their bits.
+vector as alone: no result depends on the place of its element in a row. On other processors the C library computes the
+elements of a vector one after the other.
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache, partial
 
 import llvmlite.binding as llvm
@@ -24,11 +19,8 @@ from dualbcast.codegen.llvm import target
 from dualbcast.codegen.mathlib import arcs, elementary, exponentials, logarithms, powers
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
-    absolute,
-    instead,
     library,
     sign_of,
-    vector_library,
 )
 from dualbcast.codegen.values import Value, intrinsic, like
 
@@ -54,42 +46,6 @@ def divides_fast() -> bool:
 def converts_in_hardware() -> bool:
     """Whether the host converts between float16 and float32; LLVM would call functions it may not find."""
     return is_arm() or "f16c" in target.features()
-
-
-# --- around a library's functions of vectors --------------------------------------------------------------------------
-
-
-def _within(inside: Emit, beyond: Emit, harmless: float, library: Emit, x: Value) -> Value:
-    """A function that takes long outside of a range: there it gets a harmless number, and `beyond` gives the value."""
-    if not x.is_vector:
-        return library(x)
-    is_inside = inside(x)
-
-    def some() -> Value:
-        return is_inside.choose(library(is_inside.choose(x, harmless)), beyond(x))
-
-    return instead(~is_inside, lambda: library(x), some)
-
-
-def _nan(x: Value) -> Value:
-    return x.constant(math.nan)
-
-
-def _atanh_beyond(x: Value) -> Value:
-    return (absolute(x) == 1.0).choose(x * math.inf, math.nan)
-
-
-def _is_at_most_one(x: Value) -> Value:
-    return absolute(x) <= 1.0
-
-
-# The code around the library's function of vectors, which is the first argument.
-AROUND: dict[str, Emit] = {
-    "asin": partial(_within, _is_at_most_one, _nan, 0.0),
-    "acos": partial(_within, _is_at_most_one, _nan, 0.0),
-    "atanh": partial(_within, lambda x: absolute(x) < 1.0, _atanh_beyond, 0.0),
-    "acosh": partial(_within, lambda x: x >= 1.0, _nan, 2.0),
-}
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -142,28 +98,19 @@ SHARING: dict[str, Emit] = {
 }
 # What takes longer if a single element of a vector has a rare argument. One that does not take a branch often has such,
 # since the branch guards it.
-WITH_RARE_BRANCHES = {
-    *("pow", "sin", "cos", "tan", "atan2", "hypot", "fmod", "lgamma", "tgamma", *SHARING),
-    *(set(target.VECTORISED) - set(FUNCTIONS)),
-}
+WITH_RARE_BRANCHES = {"pow", "sin", "cos", "tan", "atan2", "hypot", "fmod", "lgamma", "tgamma", *SHARING}
 # What LLVM has an operation for, and so has the host.
 _LLVM = ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")
 
 
 @cache
-def names(vector: bool) -> dict[str, Emit]:
-    """What a kernel calls; its arguments and result are floats of one type, or vectors of them.
-
-    With `vector` calls may become calls of libmvec, which must then be loaded in the process that runs the kernel.
-    """
+def names() -> dict[str, Emit]:
+    """What a kernel calls; its arguments and result are floats of one type, or vectors of them."""
     functions: dict[str, Emit] = {name: partial(intrinsic, name) for name in _LLVM}
-    for name in target.FUNCTIONS:
-        in_vectors = vector and name in target.VECTORISED
-        call = partial(vector_library if in_vectors else library, name)
-        functions[name] = partial(AROUND[name], call) if vector and name in AROUND else call
+    functions |= {name: partial(library, name) for name in target.FUNCTIONS}
     functions["base_logarithm"] = functions["log"]
     if has_fma():
-        functions |= FUNCTIONS | SHARING | {"tan": partial(elementary.tan, functions["tan"])}
+        functions |= FUNCTIONS | SHARING
     return functions | {
         "divided": divided,
         # A product and a sum, rounded once where the processor does that.

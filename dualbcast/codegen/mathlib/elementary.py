@@ -58,17 +58,19 @@ def cos(x: Value) -> Value:
     return _sine_ahead("cos", x, 1)
 
 
-def tan(library: Emit, x: Value) -> Value:
-    """The sine divided by the cosine; the library's where x is large, but not infinite, which takes it long."""
+def tan(x: Value) -> Value:
+    """The sine divided by the cosine; the C library's where x is large, but not infinite, which takes it long."""
     sine, cosine, quarters = _sine_and_cosine(x)
     is_odd = (quarters & 1) != 0
     ratio = is_odd.choose(cosine, sine) / is_odd.choose(-sine, cosine)
     result = (ratio.bits() ^ sign_of(x.bits())).as_float()
     size = absolute(x)
     is_number = size < math.inf
-    return or_rarely(
-        size > format_of(x).farthest, result, lambda: is_number.choose(library(is_number.choose(x, 0.0)), math.nan)
-    )
+
+    def of_large() -> Value:
+        return is_number.choose(library("tan", is_number.choose(x, 0.0)), math.nan)
+
+    return or_rarely(size > format_of(x).farthest, result, of_large)
 
 
 def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:

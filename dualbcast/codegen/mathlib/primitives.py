@@ -1,4 +1,4 @@
-"""Steps of elementary functions as LLVM IR, and calls of libm and libmvec.
+"""Steps of elementary functions as LLVM IR, and calls of the C library.
 
 All take numbers or vectors. Comparisons are false for NaN. The bits of a NaN are shifted like others: it stays a NaN.
 """
@@ -198,18 +198,6 @@ def library(name: str, *arguments: Value) -> Value:
     return apart(f"{function.name}_each_{first.kind.count}", of_each, *arguments)
 
 
-def vector_library(name: str, *arguments: Value) -> Value:
-    """The value of libmvec's function for vectors, in halves where these are longer than the processor's."""
-    first = arguments[0]
-    if not first.is_vector:
-        return library(name, *arguments)
-    lanes = first.kind.count
-    version = _versions(_precise(name, first), first.kind.element, len(arguments)).get(lanes)
-    if version is not None:
-        return _called(_external(version, first.kind, arguments), *arguments)
-    return in_halves(functools.partial(vector_library, name), *arguments)
-
-
 def in_halves(compute: Emit, *arguments: Value) -> Value:
     """What `compute` computes of vectors, of each half by itself."""
     lanes = arguments[0].lanes
@@ -217,18 +205,6 @@ def in_halves(compute: Emit, *arguments: Value) -> Value:
     of_each = [tuple([value.shuffle(value, part) for value in arguments]) for part in parts]
     low, high = (compute(*part) for part in of_each)
     return low.shuffle(high, range(lanes))
-
-
-def _versions(name: str, kind: ir.Type, arity: int) -> dict[int, str]:
-    """The functions of libmvec that compute C's `name`, by how many are a vector."""
-    # The vector function ABI for x86-64: b is SSE, d AVX2 (glibc's also uses FMA), e AVX-512.
-    sets = {"b": 128}
-    if {"avx2", "fma"} <= target.features():
-        sets["d"] = 256
-    if {"avx512f", "avx512dq"} <= target.features():
-        sets["e"] = 512
-    counts = {letter: bits // (32 if is_single(kind) else 64) for letter, bits in sets.items()}
-    return {lanes: f"_ZGV{letter}N{lanes}{'v' * arity}_{name}" for letter, lanes in counts.items()}
 
 
 def _called(function: ir.Function, *arguments: Value) -> Value:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy import empty
 
 from dualbcast import disk_cache
-from dualbcast.codegen.llvm import target
 from dualbcast.codegen.llvm.target import KERNEL, LOCK, POLL, STOPPED, environment
 from dualbcast.codegen.loops.calls import write_array_call, write_conflict
 from dualbcast.kernel_spec import KernelSpec, packed, unpacked
@@ -189,7 +188,7 @@ def compile_program(key: str, make: _Make, fastmath: bool, detached: bool = Fals
 def _build(program: KernelProgram, fastmath: bool, streamed: Collection[int] = ()) -> Built:
     from dualbcast.codegen.llvm import build as llvm_build
 
-    return llvm_build.build(program, fastmath, target.has_libmvec(), streamed)
+    return llvm_build.build(program, fastmath, streamed)
 
 
 def _key(program: str, fastmath: bool) -> str:
@@ -200,7 +199,7 @@ def _key(program: str, fastmath: bool) -> str:
 @functools.cache
 def _environment() -> str:
     """Everything beside the program that the machine code depends on."""
-    return repr([np.__version__, target.has_libmvec(), environment()])
+    return repr([np.__version__, environment()])
 
 
 # Code is never unloaded: equal programs share it.
