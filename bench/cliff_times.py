@@ -27,19 +27,20 @@ PRODUCTS = ("value", "value_and_jacobian", "vjp")
 ATTEMPTS = 4
 
 # What takes more than three times as long in some range of values, the most that it has taken, and why.
-_ONE_BY_ONE = "beyond the range of the function for vectors, one element after the other goes through another"
+_RARE = "rare arguments take a branch of their own, for the whole vector"
+_SEARCH = "a search takes more steps where its function has a pole"
 _FAR = "an argument is reduced by more digits of pi than a format has, element by element"
 _REFLECTED = "negative arguments take the reflection, which computes a sine of pi and a logarithm besides"
 _LONG_DIVISION = "the remainder of a quotient beyond 2^53 takes several exact steps, each for some fifty of its bits"
 KNOWN: dict[str, tuple[float, str]] = {
-    **dict.fromkeys(("exp2", "log10", "log1p", "logaddexp2", "pow", "xlog1py"), (9.0, _ONE_BY_ONE)),
-    **dict.fromkeys(("asin", "acos", "tan", "atan2", "hypot", "sinh", "cosh"), (10.0, _ONE_BY_ONE)),
-    **dict.fromkeys(("asinh", "acosh", "atanh", "polygamma"), (6.0, _ONE_BY_ONE)),
-    **dict.fromkeys(("sin", "cos", "sinc"), (50.0, _FAR)),
-    "lgamma": (25.0, _REFLECTED),
+    **dict.fromkeys(("sin", "cos", "tan", "sinc", "cosm1"), (50.0, _FAR)),
+    **dict.fromkeys(("j0", "j1", "jn", "y0", "y1", "yn", "si", "ci"), (25.0, _FAR)),
+    **dict.fromkeys(("sindg", "cosdg", "tandg"), (5.0, _FAR)),
+    **dict.fromkeys(("pow", "x0 ** x1", "x0 ** math.floor(x1)", "atan2", "polygamma", "ndtri_exp"), (5.0, _RARE)),
+    **dict.fromkeys(("betaincinv", "betainccinv"), (50.0, _SEARCH)),
+    **dict.fromkeys(("lgamma", "betaln"), (25.0, _REFLECTED)),
     **dict.fromkeys(("fmod", "modulo", "ieee_remainder", "floor_divide"), (25.0, _LONG_DIVISION)),
     **dict.fromkeys(("x0 % x1", "x0 // x1"), (25.0, _LONG_DIVISION)),
-    **dict.fromkeys(("x0 ** x1", "x0 ** math.floor(x1)"), (9.0, _ONE_BY_ONE)),
 }
 
 Ratios = Callable[[], dict[str, float]]
