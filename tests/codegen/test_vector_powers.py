@@ -8,8 +8,10 @@ import math
 import re
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from accuracy import units_off
 
 from dualbcast import differentiable_broadcast
 from dualbcast.codegen import mathlib
@@ -125,6 +127,32 @@ def test_slopes_where_the_power_leaves_the_format(dtype: Any) -> None:
             wanted = (p * x.astype(np.longdouble) ** (p - 1.0)).astype(dtype)
         np.testing.assert_allclose(slope, wanted, rtol=4 * float(np.finfo(dtype).eps))
         assert np.all(slope > 0)
+
+
+@pytest.mark.parametrize("thirds", [-2, -1, 1, 2, 4, 5])
+@DTYPES
+def test_thirds_are_the_powers_that_they_are(dtype: Any, thirds: int) -> None:
+    """Not roots: what an exponent such as 2 / 3 loses when it is rounded counts where the logarithm is large."""
+    function = differentiable_broadcast(backend="cpu")(lambda x: x ** (thirds / 3))
+    random, info, y = np.random.default_rng(9), np.finfo(dtype), float(dtype(thirds / 3))
+    reach = math.log10(float(info.max))
+    x = np.concatenate([random.uniform(0.1, 30, 900), 10 ** random.uniform(-reach, reach, 900)])
+    x = np.concatenate([x, np.arange(1, 30) ** 3.0, 2.0 ** np.arange(-20, 20)]).astype(dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        value, jacobian = function.value_and_jacobian(x)
+        slope = np.asarray(jacobian[0])
+    for found, factor, less, units in ((value, 1.0, 0, 2.5), (slope, y, 1, 4.0)):
+        with mpmath.workprec(200):
+            exact = [factor * mpmath.mpf(float(each)) ** (mpmath.mpf(y) - less) for each in x]
+            # A partial is a product with the exponent, which comes last.
+            kept = [k for k, each in enumerate(exact) if 4 * info.tiny < abs(each) < float(info.max) / 4]
+            assert max(units_off(found[k], exact[k]) for k in kept) <= units
+            assert len(kept) > 1000
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -8.0, 1.0, info.smallest_subnormal, info.max], dtype)
+    for beside in (special, np.repeat(special, 16)):
+        with np.errstate(all="ignore"):
+            expected = np.power(beside.astype(np.float64), y).astype(dtype)
+        np.testing.assert_allclose(function(beside), expected, rtol=4 * float(info.eps))
 
 
 @pytest.mark.skipif(not mathlib.has_fma(), reason="needs fused multiply-add")

@@ -174,25 +174,34 @@ def over_length(t: Value, x: Value, y: Value) -> Value:
 
 
 def cbrt(x: Value) -> Value:
-    """A polynomial and a step of Halley's, of what is left when a power of 8 is taken out."""
     form = format_of(x)
     size = absolute(x)
     is_subnormal = size < form.normal
     lift = form.fraction // 3 * 3 + 3
-    exponent, m, _ = halved(is_subnormal.choose(size * 2.0**lift, size))
+    root, _, _, shifted = cube_root(is_subnormal.choose(size * 2.0**lift, size))
+    result = (root.bits() + (shifted << form.fraction)).as_float()
+    result = is_subnormal.choose(result * 2.0 ** (-lift // 3), result)
+    is_ordinary = (size > 0.0) & (size < math.inf)
+    return is_ordinary.choose(copysign(result, x), x)
+
+
+@shared
+def cube_root(x: Value) -> tuple[Value, Value, Value, Value]:
+    """Of a normal positive x the cube root divided by 2**q, what that lacks, log2(x) within one half, and bits of which
+    the last are the integer q: by a polynomial and a step of Halley's."""
+    form = format_of(x)
+    exponent, m, _ = halved(x)
     n = exponent - (2.0**form.fraction + form.bias)
     shifted = fma(n, 1.0 / 3.0, form.shifter)
     left = fma(rounded(shifted), -3.0, n)
     is_more, is_less = left > 0.0, left < 0.0
     cube = is_more.choose(m + m, is_less.choose(m * 0.5, m))
     factor = is_more.choose(m.constant(2 ** (1 / 3)), is_less.choose(m.constant(0.5 ** (1 / 3)), 1.0))
-    root = polynomial(form.cube_root, m) * factor
-    square = root * root
-    root = fma(root, fma(-square, root, cube) / fma(square + square, root, cube), root)
-    result = (root.bits() + (shifted.bits() << form.fraction)).as_float()
-    result = is_subnormal.choose(result * 2.0 ** (-lift // 3), result)
-    is_ordinary = (size > 0.0) & (size < math.inf)
-    return is_ordinary.choose(copysign(result, x), x)
+    first = polynomial(form.cube_root, m) * factor
+    square = first * first
+    step = first * fma(-square, first, cube) / fma(square + square, first, cube)
+    root = first + step
+    return root, first - root + step, n, shifted.bits()
 
 
 def divided(a: Value, b: Value, reciprocal: Value) -> Value:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
+
+import numpy as np
 
 from dualbcast.codegen.mathlib import tables
+from dualbcast.codegen.mathlib.elementary import cube_root
 from dualbcast.codegen.mathlib.exponentials import binary_exponential, binary_root, parts_of, power_of
-from dualbcast.codegen.mathlib.formats import format_of
+from dualbcast.codegen.mathlib.formats import Format, format_of
 from dualbcast.codegen.mathlib.logarithms import area_argument, cell, halved, log
 from dualbcast.codegen.mathlib.primitives import (
     Emit,
@@ -68,10 +72,35 @@ def pow(x: Value, y: Value) -> Value:
     """x to the power y, for all numbers."""
     if x.known is not None and x.known != 1.0 and format_of(x).normal <= x.known < math.inf:
         return power_of(x.known, y)
+    if y.known is not None and (thirds := _thirds(format_of(x), y.known)):
+        return or_rarely(~_is_normal(x), _of_thirds(x, y.known, thirds), lambda: _apart("pow", _of_any, x, y))
     is_rare = ~_is_normal(x) | absolute(y).unordered(">=", math.inf)
     logarithm = _logarithm(x)
     # Ordinary numbers have the same bits either way.
     return instead(is_rare, lambda: _power(logarithm, y), lambda: _apart("pow", _of_any, x, y))
+
+
+def _thirds(form: Format, y: float) -> int:
+    """How many thirds an exponent is that a program writes as a quotient, such as 2 / 3; 0 for others."""
+    thirds = round(3 * y) if abs(y) < 2 else 0
+    nearest = thirds / 3 if form.width == 64 else float(np.float32(thirds / 3))
+    return thirds if thirds in (-2, -1, 1, 2, 4, 5) and y == nearest else 0
+
+
+def _of_thirds(x: Value, y: float, thirds: int) -> Value:
+    """x to the power y, which is a number of thirds but for its rounding, by the cube root."""
+    form = format_of(x)
+    root, low, n, shifted = cube_root(x)
+    # What the exponent has lost, times log(x), of which a digit will do.
+    lost = n * (float(Fraction(y) - Fraction(thirds, 3)) * form.log2)
+    if thirds % 3 == 1:
+        power, places = root + fma(root, lost, low), shifted
+    else:
+        square = root * root
+        square_low = fma(root + root, low, fma(root, root, -square))
+        power, places = square + fma(square, lost, square_low), shifted << 1
+    scaled = (power.bits() + (places << form.fraction)).as_float()
+    return scaled / x if thirds < 0 else scaled * x if thirds > 3 else scaled
 
 
 def base_logarithm(x: Value) -> Value:
