@@ -11,8 +11,7 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
@@ -204,25 +203,32 @@ def _copy_of_view(array: Any, owner: Any) -> Any:
     return np.ndarray(array.shape, array.dtype, memory.data, offset, array.strides)
 
 
-@contextmanager
-def thaw_on_failure() -> Iterator[None]:
-    """In a transformation: if it fails, arrays that it alone needs are writable again, although the traceback refers to
-    their Variables, and an interactive session keeps it."""
-    if STATE.outermost is not None:
-        yield
-        return
-    call = STATE.outermost = object()
-    try:
-        yield
-    except BaseException:
-        with _LOCK:
-            for memory in [each for each in _MEMORIES.values() if each.call is call]:
-                ABANDONED.add(memory)
-                _restore(memory)
-        _count_ended()
-        raise
-    finally:
+class thaw_on_failure(ContextDecorator):  # noqa: N801
+    """Around a transformation: if it fails, arrays that it alone needs are writable again, although the traceback
+    refers to their Variables, and an interactive session keeps it.
+
+    It has no generator, so that functions which it decorates go to other processes.
+    """
+
+    _call: object | None = None
+
+    def _recreate_cm(self) -> thaw_on_failure:
+        return thaw_on_failure()
+
+    def __enter__(self) -> None:
+        if STATE.outermost is None:
+            self._call = STATE.outermost = object()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._call is None:
+            return
         STATE.outermost = None
+        if kind is not None:
+            with _LOCK:
+                for memory in [each for each in _MEMORIES.values() if each.call is self._call]:
+                    ABANDONED.add(memory)
+                    _restore(memory)
+            _count_ended()
 
 
 def _in_the_child() -> None:

@@ -104,6 +104,10 @@ class _State(threading.local):
         # Whether a compiled function runs as it is written; see `compilation`.
         self.is_compiling = False
 
+    def __reduce__(self) -> str:
+        """Its name: functions that transformations return read it, and may go to other processes."""
+        return "STATE"
+
 
 STATE = _State()
 

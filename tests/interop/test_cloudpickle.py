@@ -22,7 +22,7 @@ from functools import partial
 
 import cloudpickle
 import numpy as np
-from dualbcast import custom_partials, differentiable_broadcast
+from dualbcast import custom_partials, differentiable_broadcast, graph
 
 RATE = 0.5
 
@@ -78,8 +78,26 @@ def made(power):
     return closure
 
 
+def loss(x):
+    return np.sum(inner(x) * x)
+
+
+def slope(x):
+    return np.sum(graph.grad(loss)(x))
+
+
 dot = differentiable_broadcast(lambda v, w: v @ w, signature="(2),(2)->()")
 functions = {
+    "graph": {
+        "grad": graph.grad(loss),
+        "value_and_grad": graph.value_and_grad(loss),
+        "grad of grad": graph.grad(slope),
+        "jacobian": graph.jacobian(inner),
+        "hessian": graph.hessian(loss),
+        "vmap": graph.vmap(loss),
+        "compile": graph.compile(loss),
+        "checkpoint": graph.checkpoint(loss),
+    },
     "outer": outer,
     "outer.partial": outer.partial("x"),
     "closure": made(3),
@@ -113,6 +131,8 @@ results = {
     "dot": functions["dot"](np.eye(2), x),
     "partial": functions["partial"](x),
 }
+columns = {"vmap": np.stack([x, x])}
+results["graph"] = {name: f(columns.get(name, x)) for name, f in functions["graph"].items()}
 try:
     functions["looked_up"](np.array([5]), x)
 except BoundsError as error:
@@ -196,3 +216,16 @@ def test_marks_go_along() -> None:
     np.testing.assert_array_equal(function(X), [2.0, 8.0])
     with pytest.raises(CompileError, match="not differentiable"):
         function.jacobian(X)
+
+
+def test_transformations_of_the_graph(results: dict[str, Any]) -> None:
+    found, total = results["graph"], float(np.sum(X**3))
+    np.testing.assert_allclose(found["grad"], 3 * X**2)
+    np.testing.assert_allclose(found["value_and_grad"][0], total)
+    np.testing.assert_allclose(found["value_and_grad"][1], 3 * X**2)
+    np.testing.assert_allclose(found["grad of grad"], 6 * X)
+    np.testing.assert_allclose(found["jacobian"], np.diag(2 * X))
+    np.testing.assert_allclose(found["hessian"], np.diag(6 * X))
+    np.testing.assert_allclose(found["vmap"], [total, total])
+    for name in ("compile", "checkpoint"):
+        np.testing.assert_allclose(found[name], total)
