@@ -205,7 +205,8 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
         try:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
-            if iterable.known() is None or getattr(error, "tried", None) not in (stmt, KNOWN_INDEX):
+            tried = getattr(error, "tried", None)
+            if iterable.known() is None or not (_indexes(stmt) or tried in (stmt, KNOWN_INDEX)):
                 raise
         restore()  # a list grows, so each iteration is of its own kind; or an index depends on the loop
     return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False

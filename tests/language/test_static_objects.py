@@ -72,6 +72,7 @@ CAPTURED = {
     "turns": range(4, 0, -1),
     "long": np.longdouble("0.5"),
     "table": MappingProxyType({"slope": 2.0, 3: 0.5}),
+    "shares": MappingProxyType({k: 0.5**k for k in range(150)}),
     "functools": functools,
     "awkward": Awkward(),
     "bag": frozenset({1, 2}),
@@ -106,6 +107,7 @@ VALUES = {
     "member and a complex number": (
         "z = Stage.GROWING\nfor _ in range(2):\n    z = z * complex(x, y)\nreturn z.real, z.imag"
     ),
+    "mapping in a long loop": "for k in range(150):\n    y += shares[k] * x\nreturn y",
     "characters": "return sum(x if c == 'b' else y for c in text)",
     "set": "return x if 2 in bag else y",
     "isinstance of objects": (
