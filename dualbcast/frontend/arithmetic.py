@@ -21,7 +21,9 @@ from dualbcast.frontend.values import (
     describe,
     is_complex,
     is_function,
+    is_member,
     is_number,
+    without_name,
 )
 from dualbcast.ir.nodes import BITWISE, COMPARISONS, FALSE, TEMPORARY, TRUE, Atom, Const, Kind, Op, Var
 from dualbcast.ir.simplification import convert, join, number
@@ -50,10 +52,9 @@ _METHODS: dict[Any, str] = {
 
 def as_scalar(env: Environment, value: Value, node: ast.AST) -> Atom:
     """The value as a number; an error if it is none."""
+    value = without_name(value)
     if isinstance(value, Atom):
         return value
-    if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
-        return number(int(value.object) if isinstance(value.object, int) else float(value.object))
     env.merged(value, node)
     instead = "a number"
     if is_complex(value):
@@ -307,7 +308,7 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
         own = call_method(env, value, "__eq__", other, node=node) if is_complex(value) else None
         if own is not None:
             return truth(env, node, own)
-        if isinstance(value, Static) and isinstance(value.object, int | float) and isinstance(other, Atom):
+        if is_member(value) and isinstance(other, Atom):
             return binary("eq", env, node, as_scalar(env, value, node), other)
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if env.evaluate(node, lambda: bool(left.object == right.object)) else FALSE

@@ -31,6 +31,7 @@ from dualbcast.frontend.values import (
     Value,
     Whole,
     describe,
+    without_name,
 )
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
 from dualbcast.ir.simplification import number, zero
@@ -155,7 +156,8 @@ def _name(env: Environment, node: ast.Name) -> Value:
         if value is None:
             env.fail(node, f"{node.id} is read before it is assigned", f"an assignment to {node.id} above this line")
         if isinstance(value, Unassigned):
-            env.fail(node, value.reason, f"an assignment to {node.id} that every path passes")
+            instead = "one kind of thing on every path" if value.conflict else None
+            env.fail(node, value.reason, instead or f"an assignment to {node.id} that every path passes")
         return value
     capture = frame.source.capture(node.id)
     scope = frame.source.function.__globals__
@@ -319,7 +321,7 @@ def _of_captured(env: Environment, element: Value, before: dict[str, tuple[Var, 
 
 
 def _static_int(env: Environment, node: ast.expr) -> int:
-    value = expression(env, node)
+    value = without_name(expression(env, node))
     if isinstance(value, Const) and value.kind != "float":
         return int(value.value)
     env.fail(

@@ -29,7 +29,18 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import ArrayKind, Environment, held, locate
 from dualbcast.frontend.inlining import in_order, lower_body
 from dualbcast.frontend.source import find_source, local_names, positional_parameters
-from dualbcast.frontend.values import Axes, Frame, Record, Static, Unassigned, Value, Whole, complex_number, describe
+from dualbcast.frontend.values import (
+    Axes,
+    Frame,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    Whole,
+    complex_number,
+    describe,
+    without_name,
+)
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
 from dualbcast.ir.traversal import among, operations_of, remove_dead
 from dualbcast.rules.guards import Capture
@@ -215,6 +226,7 @@ def _outputs(env: Environment, value: Value, *, as_floats: bool) -> tuple[tuple[
         if env.finish is None and is_array(item):
             instead = "a tuple; or a signature for the decorator, such as signature='(),()->(2)'"
             env.fail(place, f"an output is {describe(item)}", instead)
+        item = without_name(item)
         if is_array(item):
             item = with_real_elements(env, item, place)
         if isinstance(item, Record) and not item.is_iterator:

@@ -30,7 +30,18 @@ from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.records import class_of
-from dualbcast.frontend.values import Key, Range, Record, Static, Unassigned, Value, describe, is_complex, same
+from dualbcast.frontend.values import (
+    Key,
+    Range,
+    Record,
+    Static,
+    Unassigned,
+    Value,
+    describe,
+    is_complex,
+    is_member,
+    same,
+)
 from dualbcast.ir.nodes import ARITHMETIC, COMPARISONS, FALSE, FUSED, LOGIC, TRUE, Assign, Atom, Const, Op
 
 # Operations so cheap and total that running them early costs less than a branch.
@@ -199,6 +210,8 @@ def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> At
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if left.object is right.object else FALSE
     sides = (left, right)
+    if any(map(is_member, sides)):  # the number may be that of a member, if paths merge
+        env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
     if Static(None) in sides or all(any(isinstance(side, kind) for side in sides) for kind in (Static, Atom)):
         return FALSE  # a number is no object that is known
     env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")

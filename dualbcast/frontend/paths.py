@@ -29,7 +29,10 @@ from dualbcast.frontend.values import (
     are_alike,
     describe,
     is_complex,
+    is_member,
+    is_number,
     same,
+    without_name,
 )
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
 from dualbcast.ir.simplification import convert, join, zero
@@ -240,6 +243,8 @@ def unify(
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
         return first
+    if raised is None or name in raised:
+        values = [*map(without_name, values)]
     if raised is None or raised.get(name) in ("record", "complex"):
         values = of_one_class(env, values if raised is None else [as_complex(value) for value in values])
         first = values[0]
@@ -294,7 +299,7 @@ def _is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
     if isinstance(value, Record) and isinstance(model, Record):
         return are_alike((value, model)) and all(map(_is_like, value, model))
-    return isinstance(value, Atom) and isinstance(model, Atom)
+    return all(isinstance(without_name(each), Atom) for each in (value, model))
 
 
 def zeros_like(value: Value) -> Value:
@@ -325,6 +330,9 @@ def conform(
     """
     if same(target, value):
         return
+    value = without_name(value)
+    if is_member(target) and is_number(value):
+        raise KindRaised(path, value.kind if isinstance(value, Atom) else "complex")
     if isinstance(target, Var) and isinstance(value, Const | Var):
         kind = join(target.kind, value.kind)
         if kind != target.kind:

@@ -6,6 +6,7 @@ import ast
 import builtins
 import inspect
 import linecache
+import math
 import os
 import sys
 import threading
@@ -296,3 +297,47 @@ def _own_nodes(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
             case _:
                 inner = list(ast.iter_child_nodes(node))
         pending.extend(reversed(inner))
+
+
+# --- functions that stand for reductions of generators ----------------------------------------------------------------
+
+# A reduction as a loop: its start, one iteration, and its result. `item` is the element.
+REDUCTIONS: dict[Any, tuple[str, str, str]] = {
+    sum: ("total = start", "total = total + item", "total"),
+    math.prod: ("total = start", "total = total * item", "total"),
+    any: ("pass", "if item: return True", "False"),
+    all: ("pass", "if not item: return False", "True"),
+    **{
+        function: (
+            "has_item, best = False, 0",
+            f"best = item if not has_item or item {sign} best else best\nhas_item = True",
+            "best if has_item else start",
+        )
+        for function, sign in ((min, "<"), (max, ">"))
+    },
+}
+
+
+def reducer_of(function: Any, generator: ast.GeneratorExp) -> ast.FunctionDef:
+    """A function of `%items` and `%start` that reduces a generator; the user's names keep their meaning in it."""
+    before, iteration, result = REDUCTIONS[function]
+    lines = (before, "item = 0", *iteration.splitlines(), f"return {result}")
+    text = "\n".join(f"    {line}" for line in lines)
+    written = ast.parse(f"def {function.__name__}(items, start):\n{text}").body[0]
+    assert isinstance(written, ast.FunctionDef)
+    for node in ast.walk(written):
+        ast.copy_location(node, generator)
+        if isinstance(node, ast.Name):
+            node.id = f"%{node.id}"
+        elif isinstance(node, ast.arg):
+            node.arg = f"%{node.arg}"
+    first, *body, last = written.body
+    assert isinstance(body[0], ast.Assign)
+    body[0].value = generator.elt
+    for depth, part in reversed(list(enumerate(generator.generators))):
+        for test in reversed(part.ifs):
+            body = [ast.copy_location(ast.If(test, body, []), generator)]
+        iterable = part.iter if depth else ast.copy_location(ast.Name("%items", ast.Load()), generator)
+        body = [ast.copy_location(ast.For(part.target, iterable, body, []), generator)]
+    written.body = [first, *body, last]
+    return written

@@ -18,6 +18,7 @@ from dualbcast.complex_numbers import Complex
 from dualbcast.errors import ArgumentError, Location, a_or_an
 from dualbcast.frontend.source import FunctionNode, Source
 from dualbcast.ir.nodes import Array, Atom, Const, Expr, Kind, Stmt, Var
+from dualbcast.ir.simplification import number
 
 
 class Key:
@@ -334,8 +335,19 @@ def is_complex(value: Value) -> bool:
 
 def is_number(value: Value) -> bool:
     """Whether a value is a number, real or complex; a member of an IntEnum is one."""
-    is_member = isinstance(value, Static) and isinstance(value.object, int | float)
-    return isinstance(value, Atom) or is_complex(value) or is_member
+    return isinstance(value, Atom) or is_complex(value) or is_member(value)
+
+
+def is_member(value: Value) -> bool:
+    """Whether a value is a member of an enumeration of numbers, such as an IntEnum."""
+    return isinstance(value, Static) and isinstance(value.object, int | float)
+
+
+def without_name(value: Value) -> Value:
+    """A member of an enumeration of numbers as its number; any other value as it is."""
+    if not isinstance(value, Static) or not is_member(value):
+        return value
+    return number(int(value.object) if isinstance(value.object, int) else float(value.object))
 
 
 def is_function(value: Value) -> bool:

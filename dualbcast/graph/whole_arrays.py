@@ -41,7 +41,8 @@ def open_whole(specialisation: Specialisation, values: tuple[Any, ...]) -> tuple
             name = element.names[place]
             raise ArgumentError(
                 f"{element.label} reads {name} in a loop, and {name} is a Variable: the graph takes no derivative in "
-                f"it there. Pass {name}.value as a constant; or loop over a range that is known, such as range(3)"
+                f"it there. Pass {name}.value as a constant; or loop over a short range that is known, and write its "
+                f"variable in the index, such as for k in range(3) and {name}[i + k]"
             )
     finder, inner, counts = opened(element, tuple(tracked))
     if finder is None:

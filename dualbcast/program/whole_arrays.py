@@ -73,9 +73,9 @@ def _added_up(
 ) -> Any:
     """The cotangents of an array's elements by way of some of the reads, of which there are `count`."""
     changed, before, outputs = _changed(element, place), len(values), len(element.function.outputs)
-    pulled = changed.derive("value_and_pullback", tuple(before + at for at in some))
-    own = outputs + count
-    wanted = pulled.select((*(outputs + at for at in some), *range(own, own + len(some))))
+    # The pullback of all reads is derived once: that of some would be derived in all of them, too.
+    pulled = changed.derive("value_and_pullback", tuple(range(before, before + count)))
+    wanted = pulled.select((*(outputs + at for at in some), *(outputs + count + at for at in some)))
     found = wanted.parts((*values, *[0.0] * (count + 1), *cotangents))
     xp, shape = library_of(values[place]), cotangents[0].shape
     total = xp.zeros((size, 1))

@@ -442,6 +442,57 @@ def test_nothing_is_interpolated_in_an_empty_table(function: Any) -> None:
         differentiable_broadcast(whole="t")(function)(1.0, np.ones(0))
 
 
+def test_the_pullback_of_many_reads_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dualbcast.program import derived_functions
+
+    derived = []
+    pullback_of = derived_functions.pullback_of
+
+    def counted(*args: Any, **options: Any) -> Any:
+        derived.append(args)
+        return pullback_of(*args, **options)
+
+    monkeypatch.setattr(derived_functions, "pullback_of", counted)
+
+    @differentiable_broadcast(whole="t")
+    def weighted(x, t):
+        total = 0.0
+        for k in range(50):  # more reads than one launch takes
+            total += x**k * t[k]
+        return total
+
+    x, t = np.array([0.5, -0.25]), np.arange(60.0)
+    _, (cotangent,) = weighted.value_and_vjp((x, t), np.ones(2), wrt="t")
+    np.testing.assert_allclose(cotangent, [*np.sum(x ** np.arange(50)[:, None], axis=1), *np.zeros(10)], rtol=1e-14)
+    assert len(derived) == 1
+
+
+def test_the_graph_says_how_a_short_loop_is_written_out() -> None:
+    @differentiable_broadcast(whole="t")
+    def named(i, t):
+        total = 0.0
+        for k in range(3):
+            place = i + k
+            total += t[place]
+        return total
+
+    @differentiable_broadcast(whole="t")
+    def in_the_index(i, t):
+        total = 0.0
+        for k in range(3):
+            total += t[i + k]
+        return total
+
+    i, t = np.arange(2), np.arange(5.0)
+    with pytest.raises(
+        ArgumentError, match=r"write its variable in the index, such as for k in range\(3\) and t\[i \+ k\]"
+    ):
+        graph.grad(lambda t: np.sum(named(i, t) ** 2))(t)
+    np.testing.assert_array_equal(
+        graph.grad(lambda t: np.sum(in_the_index(i, t) ** 2))(t), [6.0, 18.0, 18.0, 12.0, 0.0]
+    )
+
+
 def test_in_a_loop_and_with_a_limit_of_iterations() -> None:
     def climb(x, t):
         i, total = 0, 0.0

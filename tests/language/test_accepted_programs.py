@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cells import Cell, agree, program
+
+from dualbcast import differentiable_broadcast, from_source
 
 # Further in than a page of the kernel's text is wide, where no comment has room.
 NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
@@ -75,6 +78,52 @@ NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
 )
 def test_what_looks_odd_and_is_no_error(body: str) -> None:
     agree(Cell(program(body)))
+
+
+LONG_REDUCTIONS = {
+    "sum": "return sum(1 / math.sqrt(x * (1 + k * y) ** 2 + 2) for k in range(200))",
+    "sum with a start": "return sum((x * k * y for k in range(0, 400, 2)), y)",
+    "product": "return math.prod(1 + x / (k + 1) ** 2 for k in range(150)) * y",
+    "two ranges with a filter": "return sum(math.exp(-x * i - y * j) for i in range(14) for j in range(14) if i != j)",
+    "a range in a range": "return sum(x * i * j + y for i in range(20) for j in range(i))",
+    "least and greatest": "return max(k - (k - 99.3 * x) ** 2 for k in range(999)), min(k * y for k in range(150))",
+    "any and all": "return any(x < k / 300 for k in range(300)), all(k * x < 90 * y for k in range(200))",
+    "counts": "return sum(k * x < y + .1 for k in range(200)), sum(k for k in range(200)), max(-k for k in range(150))",
+    "indices of a tuple": "t = (x, y)\nreturn sum(t[k % 2] * k for k in range(150))",
+    "pairs": "return max((k - (k - 70.2 * x) ** 2, y) for k in range(150))",
+}
+
+
+@pytest.mark.parametrize("body", LONG_REDUCTIONS.values(), ids=LONG_REDUCTIONS)
+def test_long_reductions(body: str) -> None:
+    agree(Cell(program(body)))
+
+
+def test_a_long_reduction_is_a_loop() -> None:
+    """Written out, with derivatives, it takes 2 s for 200 items, and minutes for thousands."""
+    of = "import math\ndef f(x):\n    return sum(math.exp(-x * k) for k in range({}))"
+    short, long = (from_source(of.format(count)) for count in (128, 5000))
+    assert " for " not in str(short.inspect_ir("float64"))
+    assert "for " in str(long.inspect_ir("float64"))
+    x = np.array([0.5, 2.0])
+    value, jacobian = long.value_and_jacobian(x)
+    np.testing.assert_allclose(value, 1 / (1 - np.exp(-x)), rtol=1e-14)
+    np.testing.assert_allclose(jacobian["x"], -np.exp(-x) / (1 - np.exp(-x)) ** 2, rtol=1e-14)
+
+
+def test_a_long_loop_over_a_whole_array_is_a_loop() -> None:
+    @differentiable_broadcast(whole="t")
+    def total(x, t):
+        result = 0.0
+        for k in range(1000):
+            result += t[k] * x
+        return result
+
+    t = np.linspace(0.0, 1.0, 1001)
+    value, jacobian = total.value_and_jacobian(np.array([1.0, 2.0]), t)
+    np.testing.assert_allclose(value, [t[:1000].sum(), 2 * t[:1000].sum()], rtol=1e-13)
+    np.testing.assert_allclose(jacobian["x"], t[:1000].sum(), rtol=1e-13)
+    assert "for " in str(total.inspect_ir(np.ones(2), t))
 
 
 PRIVATE = {

@@ -57,7 +57,7 @@ FLOW = {
     "tuple or number": (
         "if x > 0:\n    z = x\nelse:\n    z = (x, y)\nreturn «z»",
         "z is a number and a tuple of 2, depending on the path",
-        "every path passes",
+        "one kind of thing on every path",
     ),
     "part of a tuple": (
         "t = (x, None)\nif x > 0:\n    t = (x, y)\nreturn «t[1]» is None",

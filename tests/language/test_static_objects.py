@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum, IntFlag
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +37,22 @@ class Shade(Enum):
     LIGHT = 0.75
 
 
+class Weight(float, Enum):
+    LOW = 0.5
+    HIGH = 2.0
+
+
+class Stage(IntEnum):
+    SOWN = 0
+    GROWING = 1
+    RIPE = 2
+
+
+class Event(IntFlag):
+    RAIN = 1
+    FROST = 2
+
+
 class Awkward:
     @property
     def broken(self) -> float:
@@ -50,9 +66,13 @@ CAPTURED = {
     "Pair": Pair,
     "Disc": Disc,
     "Shade": Shade,
+    "Weight": Weight,
+    "Stage": Stage,
+    "Event": Event,
     "turns": range(4, 0, -1),
     "long": np.longdouble("0.5"),
     "table": MappingProxyType({"slope": 2.0, 3: 0.5}),
+    "shares": MappingProxyType({k: 0.5**k for k in range(150)}),
     "functools": functools,
     "awkward": Awkward(),
     "bag": frozenset({1, 2}),
@@ -67,6 +87,27 @@ VALUES = {
     "static method of a record": "return Disc(x).unit().radius * y",
     "class method of a record": "return Disc(x).twice(y).radius",
     "member by name": "return Shade['DARK'].value * x",
+    "member on each side": "s = Stage.SOWN\nif x > 1:\n    s = Stage.RIPE\nreturn s * y, s == Stage.RIPE",
+    "member in each return": "if x > 1:\n    return Stage.RIPE, y\nreturn Stage.SOWN, x",
+    "choice of members": "w = Weight.LOW if x > 1 else Weight.HIGH\nreturn w * y, w in (Weight.LOW, 3)",
+    "member or number": "s = Stage.RIPE if x > 1 else 0.5\nreturn s * y",
+    "flags that are set": "e = Event.RAIN\nif x > 1:\n    e |= Event.FROST\nreturn e, y * (e & Event.FROST)",
+    "member in a tuple": "t = (Stage.SOWN, x)\nif x > 1:\n    t = (Stage.RIPE, y)\nreturn t",
+    "member as an index": "return (x, y, x * y)[Stage.RIPE]",
+    "states of a loop": (
+        "s, heat = Stage.SOWN, 0.0\nfor _ in range(4):\n    heat += x\n    match s:\n"
+        "        case Stage.SOWN if heat > 1.2:\n            s = Stage.GROWING\n"
+        "        case Stage.GROWING:\n            heat *= y\n            s = Stage.RIPE\n"
+        "        case Stage.RIPE:\n            break\nreturn s, heat"
+    ),
+    "states of a loop that is written out": (
+        "s = Stage.SOWN\nfor step in (x, y, x):\n    if step > 1:\n        s = Stage.RIPE\n        continue\n"
+        "    s = Stage.GROWING\nreturn s * x"
+    ),
+    "member and a complex number": (
+        "z = Stage.GROWING\nfor _ in range(2):\n    z = z * complex(x, y)\nreturn z.real, z.imag"
+    ),
+    "mapping in a long loop": "for k in range(150):\n    y += shares[k] * x\nreturn y",
     "characters": "return sum(x if c == 'b' else y for c in text)",
     "set": "return x if 2 in bag else y",
     "isinstance of objects": (
@@ -115,6 +156,16 @@ ERRORS = {
     "sorted by data": ("return «sorted((x, y), reverse=x > 0)»[0]", "must be known when the kernel is compiled", ...),
     "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
     "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of an empty tuple", "a start value"),
+    "identity of a member": (
+        "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if «s is Stage.SOWN» else y",
+        "numbers have no identity",
+        "== instead of `is`",
+    ),
+    "member without a number": (
+        "s = Shade.DARK\nif x > 1:\n    s = Shade.LIGHT\nreturn x if «s» == Shade.DARK else y",
+        "s is an object of type Shade, depending on the data, as only numbers may",
+        "one kind of thing on every path",
+    ),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
 }
 

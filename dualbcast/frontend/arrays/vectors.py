@@ -27,6 +27,7 @@ from dualbcast.frontend.values import (
     complex_number,
     describe,
     is_complex,
+    without_name,
 )
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
 from dualbcast.ir.simplification import number
@@ -91,8 +92,7 @@ def atoms_of(env: Environment, value: Value, node: ast.AST) -> Atoms:
     """The elements of a number, an array, or nested tuples and lists of these, as NumPy makes an array of them."""
     if isinstance(value, Range) and (known := value.known()) is not None:
         return filled((len(known),), map(number, known))
-    if isinstance(value, Static) and isinstance(value.object, int | float):  # a member of an IntEnum
-        return filled((), [number(value.object)])
+    value = without_name(value)
     if isinstance(value, Record) and value.is_sequence:
         parts = [atoms_of(env, item, node) for item in value]
         shapes = {part.shape for part in parts}
