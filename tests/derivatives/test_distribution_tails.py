@@ -45,3 +45,30 @@ def test_densities_with_large_parameters(family: str, dtype: Any) -> None:
                 scale = density * (1 / at[i] + abs(mp.diff(of, at, unit(i, len(at)))))
                 assert abs(float(jacobian[f"x{i}"][row]) - slope) <= allowed * scale, (point, i)
         assert all(np.isfinite(hessian[one, two][row]) for one in names for two in names), point
+
+
+# Calls, the numbers x at which they are in a tail, and the value there.
+TAILS = {
+    "gumbel_r.pdf(x)": ((-80.0, -90.0, -800.0, -1e30), 0.0),
+    "gumbel_r.cdf(x)": ((-80.0, -90.0, -800.0, -1e30), 0.0),
+    "gumbel_r.sf(x)": ((-80.0, -90.0, -800.0, -1e30), 1.0),
+    "weibull_min.pdf(x, 12.5)": ((3.0, 5e3, 1e25, 1e30), 0.0),
+    "weibull_min.cdf(x, 12.5)": ((3.0, 5e3, 1e25, 1e30), 1.0),
+    "weibull_min.sf(x, 12.5)": ((3.0, 5e3, 1e25, 1e30), 0.0),
+    "weibull_min.pdf(3.0, x)": ((12.5, 90.0, 800.0, 1e30), 0.0),
+    "weibull_min.sf(3.0, x)": ((12.5, 90.0, 800.0, 1e30), 0.0),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("call", TAILS)
+def test_derivatives_are_0_in_a_tail_that_is_0(call: str, dtype: Any) -> None:
+    """They were products of 0 and infinity, and so was the Weibull density itself."""
+    places, expected = TAILS[call]
+    value, jacobian, hessian = kernel(f"(lambda x: scipy.stats.{call})", 1).value_jacobian_and_hessian(
+        np.array(places, dtype)
+    )
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(jacobian["x0"], 0.0)
+    np.testing.assert_array_equal(hessian["x0", "x0"], 0.0)
+    assert np.isnan(kernel(f"(lambda x: scipy.stats.{call})", 1)(np.array([np.nan], dtype)))
