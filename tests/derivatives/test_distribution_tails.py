@@ -9,6 +9,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.special
 from distribution_oracles import COUNTS, DISTRIBUTIONS
 from test_distributions import kernel, unit
 
@@ -72,3 +73,56 @@ def test_derivatives_are_0_in_a_tail_that_is_0(call: str, dtype: Any) -> None:
     np.testing.assert_array_equal(jacobian["x0"], 0.0)
     np.testing.assert_array_equal(hessian["x0", "x0"], 0.0)
     assert np.isnan(kernel(f"(lambda x: scipy.stats.{call})", 1)(np.array([np.nan], dtype)))
+
+
+def student_below(t: Any, df: Any) -> Any:
+    tail = mp.betainc(df / 2, mp.mpf(0.5), 0, df / (df + t * t), regularized=True) / 2
+    return 1 - tail if t > 0 else tail
+
+
+def f_above(x: Any, m: Any, n: Any) -> Any:
+    return mp.betainc(n / 2, m / 2, 0, n / (n + m * x), regularized=True)
+
+
+def test_tails_of_students_distribution_within_the_root_of_its_degrees_of_freedom() -> None:
+    """They were differences of halves: t.cdf(-10, 1000) was 0."""
+    t = np.array([-8.0, -10.0, -30.0, -5.0, -3.0, -1e-5, 2.0, -6.0])
+    df = np.array([100.0, 1000.0, 1000.0, 1e7, 10.0, 5.0, 3.0, 2.5])
+    below, above = kernel("scipy.stats.t.cdf", 2)(t, df), kernel("scipy.stats.t.sf", 2)(-t, df)
+    np.testing.assert_array_equal(below, above)
+    with mp.workdps(60):
+        exact = [float(student_below(*map(mp.mpf, point))) for point in zip(t, df, strict=True)]
+    np.testing.assert_allclose(below, exact, rtol=1e-13)
+
+
+def test_tails_of_the_f_distribution_on_the_other_side_of_a_half() -> None:
+    """They were differences from 1: f.sf(10, 10, 1000) had no digit right."""
+    x, m, n = np.array([[10.0, 10.0, 1000.0], [30.0, 20.0, 5000.0], [6.0, 5.0, 500.0], [1.0, 3.0, 4.0]]).T
+    above, below = kernel("scipy.stats.f.sf", 3)(x, m, n), kernel("scipy.stats.f.cdf", 3)(1 / x, n, m)
+    with mp.workdps(60):
+        exact = [float(f_above(*map(mp.mpf, point))) for point in zip(x, m, n, strict=True)]
+    np.testing.assert_allclose(above, exact, rtol=1e-12)
+    np.testing.assert_allclose(below, exact, rtol=1e-12)
+
+
+def test_quantiles_of_students_and_of_the_f_distribution_have_all_digits() -> None:
+    """They were quotients with a difference of shares: f.ppf(1 - 1e-6, 1, 1) was off by 2e-5."""
+    q, df = np.array([[0.975, 1e6], [0.2, 1e12], [0.3, 0.1], [1e-10, 1000.0], [1e-10, 2.0], [0.9, 1.0], [0.5, 3.0]]).T
+    found = kernel("scipy.stats.t.ppf", 2)(q, df)
+    p, m, n = np.array(
+        [[1 - 1e-6, 1.0, 1.0], [0.999, 3.0, 0.5], [1 - 1e-12, 2.0, 3.0], [1e-3, 1e6, 1.0], [1e-9, 3.0, 4.0]]
+    ).T
+    ratios, slopes = kernel("scipy.stats.f.ppf", 3).value_and_jacobian(p, m, n, wrt="x0")
+    with mp.workdps(60):
+        for t, *at in zip(found, q, df, strict=True):
+            t, goal, degrees = map(mp.mpf, (float(t), *at))
+            density = mp.diff(student_below, (t, degrees), (1, 0))
+            assert abs(student_below(t, degrees) - goal) <= 1e-14 * abs(t) * density, at
+        for x, slope, *at in zip(ratios, slopes["x0"], p, m, n, strict=True):
+            x, goal, *shapes = map(mp.mpf, (float(x), *at))
+            density = -mp.diff(f_above, (x, *shapes), (1, 0, 0))
+            assert abs(1 - f_above(x, *shapes) - goal) <= 1e-14 * x * density, at
+            assert abs(slope * density - 1) <= 1e-12, at
+    # One of 1000 trials succeeds with probability 1e-12.
+    rare = kernel("scipy.special.bdtri", 3)(0.0, 1000.0, 1 - 1e-12)
+    np.testing.assert_allclose(rare, scipy.special.bdtri(0, 1000, 1 - 1e-12), rtol=1e-13)

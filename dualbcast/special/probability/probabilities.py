@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.special.normal import ndtri
 from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
-from dualbcast.special.probability.incomplete_beta_inverses import betaincinv
+from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
 
@@ -116,7 +116,7 @@ def bdtrc(k: float, n: float, p: float) -> float:
 def bdtri(k: float, n: float, y: float) -> float:
     """The inverse of `bdtr` in p."""
     k = whole(k)
-    return 1.0 - betaincinv(n - k, k + 1.0, y)
+    return betainccinv(k + 1.0, n - k, y)
 
 
 def nbdtr(k: float, n: float, p: float) -> float:
@@ -149,15 +149,17 @@ def fdtrc(dfn: float, dfd: float, x: float) -> float:
 
 def share_below(a: float, b: float, part: float, rest: float) -> float:
     """betainc(a, b, part / (part + rest)), also where the share is close to 1."""
-    direct = part <= rest
-    low, high, smaller = (a, b, part) if direct else (b, a, rest)
-    value = betainc(low, high, smaller / (part + rest))
-    return value if direct else 1.0 - value
+    return betainc(a, b, part / (part + rest)) if part <= rest else betaincc(b, a, rest / (part + rest))
 
 
 def fdtri(dfn: float, dfd: float, p: float) -> float:
     """The inverse of `fdtr` in x."""
-    share = betaincinv(0.5 * dfn, 0.5 * dfd, p)
+    a, b = 0.5 * dfn, 0.5 * dfd
+    if first_logit(a, b, p) > 0:
+        # The share is probably more than 1/2, and what it lacks has more digits.
+        rest = betainccinv(b, a, p)
+        return dfd * (1.0 - rest) / (dfn * rest)
+    share = betaincinv(a, b, p)
     return dfd * share / (dfn * (1.0 - share))
 
 
@@ -169,9 +171,10 @@ def stdtr(df: float, t: float) -> float:
     square = t * t
     if df == math.inf:
         return 0.5 * math.erfc(-t * math.sqrt(0.5))
-    if square < df:  # in the middle
-        return 0.5 + math.copysign(0.5, t) * betainc(0.5, 0.5 * df, square / (df + square))
-    tail = 0.5 * betainc(0.5 * df, 0.5, df / (df + square) if square < math.inf else 0.0)
+    if square < df:
+        tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
+    else:
+        tail = 0.5 * betainc(0.5 * df, 0.5, df / (df + square) if square < math.inf else 0.0)
     return 1.0 - tail if t > 0 else tail
 
 
@@ -204,10 +207,14 @@ def t_log_density(df: float, t: float) -> float:
 def stdtrit(df: float, p: float) -> float:
     """The inverse of `stdtr` in t."""
     centred = 2.0 * p - 1.0
-    middle = abs(centred) < 0.5
-    a, b, goal = (0.5, 0.5 * df, abs(centred)) if middle else (0.5 * df, 0.5, 2.0 * min(p, 1.0 - p))
-    share = betaincinv(a, b, goal)
-    ratio = share / (1.0 - share) if middle else (1.0 - share) / share
+    within, beyond = abs(centred), 2.0 * min(p, 1.0 - p)
+    # Roughly whether t * t is more than df: the smaller one's share of their sum has the digits.
+    if beyond < math.pow(2.0, -0.5 * df):
+        share = inverse_of_beta(0.5 * df, 0.5, beyond, within)
+        ratio = (1.0 - share) / share
+    else:
+        share = inverse_of_beta(0.5, 0.5 * df, within, beyond)
+        ratio = share / (1.0 - share)
     return math.copysign(math.sqrt(df * ratio), centred)
 
 
