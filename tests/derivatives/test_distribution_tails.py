@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import scipy.special
 from distribution_oracles import COUNTS, DISTRIBUTIONS
-from test_distributions import kernel, unit
+from test_distributions import kernel, points, unit
+
+from dualbcast.special.probability.located_distributions import METHODS
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -126,3 +128,13 @@ def test_quantiles_of_students_and_of_the_f_distribution_have_all_digits() -> No
     # One of 1000 trials succeeds with probability 1e-12.
     rare = kernel("scipy.special.bdtri", 3)(0.0, 1000.0, 1 - 1e-12)
     np.testing.assert_allclose(rare, scipy.special.bdtri(0, 1000, 1 - 1e-12), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", [spelling.removeprefix("scipy.stats.") for spelling in METHODS])
+def test_no_number_has_no_probability(name: str) -> None:
+    """Student's distribution function was 0 there."""
+    arrays = [array[:1] for array in points(name)]
+    call = kernel(f"scipy.stats.{name}", len(arrays), backend="python")
+    for position in range(len(arrays)):
+        given = [np.array([np.nan]) if position == other else array for other, array in enumerate(arrays)]
+        assert np.isnan(call(*given)).all(), position

@@ -174,7 +174,7 @@ def stdtr(df: float, t: float) -> float:
     if square < df:
         tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
     else:
-        tail = 0.5 * betainc(0.5 * df, 0.5, df / (df + square) if square < math.inf else 0.0)
+        tail = 0.5 * betainc(0.5 * df, 0.5, 0.0 if square == math.inf else df / (df + square))
     return 1.0 - tail if t > 0 else tail
 
 
@@ -185,7 +185,7 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     square = t * t
     middle = square < df
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
-    in_a, in_b, _ = betainc_slopes(a, b, part / (df + square) if square < math.inf else 0.0)
+    in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))
     along = 0.25 * (in_b if middle else -in_a)
     return math.copysign(along, t * along) - 0.5 * t_density(df, t) * (t / df)
 
