@@ -155,12 +155,11 @@ def share_below(a: float, b: float, part: float, rest: float) -> float:
 def fdtri(dfn: float, dfd: float, p: float) -> float:
     """The inverse of `fdtr` in x."""
     a, b = 0.5 * dfn, 0.5 * dfd
-    if first_logit(a, b, p) > 0:
-        # The share is probably more than 1/2, and what it lacks has more digits.
-        rest = betainccinv(b, a, p)
-        return dfd * (1.0 - rest) / (dfn * rest)
-    share = betaincinv(a, b, p)
-    return dfd * share / (dfn * (1.0 - share))
+    # The share is probably more than 1/2, and what it lacks has more digits; so has 1 - p.
+    is_upper = p >= 0.5 and first_logit(a, b, p) > 0
+    low, high, goal = (b, a, 1.0 - p) if is_upper else (a, b, p)
+    share = betaincinv(low, high, goal)
+    return dfd * (1.0 - share) / (dfn * share) if is_upper else dfd * share / (dfn * (1.0 - share))
 
 
 def stdtr(df: float, t: float) -> float:
@@ -209,12 +208,10 @@ def stdtrit(df: float, p: float) -> float:
     centred = 2.0 * p - 1.0
     within, beyond = abs(centred), 2.0 * min(p, 1.0 - p)
     # Roughly whether t * t is more than df: the smaller one's share of their sum has the digits.
-    if beyond < math.pow(2.0, -0.5 * df):
-        share = inverse_of_beta(0.5 * df, 0.5, beyond, within)
-        ratio = (1.0 - share) / share
-    else:
-        share = inverse_of_beta(0.5, 0.5 * df, within, beyond)
-        ratio = share / (1.0 - share)
+    is_far = beyond < math.pow(2.0, -0.5 * df)
+    a, b, below, above = (0.5 * df, 0.5, beyond, within) if is_far else (0.5, 0.5 * df, within, beyond)
+    share = inverse_of_beta(a, b, below, above)
+    ratio = (1.0 - share) / share if is_far else share / (1.0 - share)
     return math.copysign(math.sqrt(df * ratio), centred)
 
 
