@@ -136,11 +136,11 @@ def quadratic(matrix: Any, step: Any, size: Any) -> Any:
 def is_stationary(state: Any, free: Any, gtol: Any, size: Any, curved: Any) -> Any:
     """Whether the gradient is small: the cosine between residuals and each column of J, or the score in units of its
     standard deviation."""
-    unit, small = 1.0 if curved else state.cost, True
+    # No products of squares, which for large and small weights would be infinite or 0.
+    bound, small = gtol * (1.0 if curved else math.sqrt(state.cost)), True
     for i in range(size):
-        slope = state.gradient[i]
-        bound = gtol * gtol * abs(state.matrix[i * (i + 1) // 2 + i]) * unit
-        small = small and (slope * slope <= bound or not free[i])
+        length = math.sqrt(abs(state.matrix[i * (i + 1) // 2 + i]))
+        small = small and (abs(state.gradient[i]) <= bound * length or not free[i])
     return small
 
 

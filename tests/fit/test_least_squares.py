@@ -130,6 +130,16 @@ def test_weights() -> None:
     assert single.degrees_of_freedom == 32
 
 
+@pytest.mark.parametrize("weight", [2.0**-900, 2.0**900])
+def test_weights_of_any_size_give_the_same_fit(weight: float) -> None:
+    """Where products of sums left the range of float64, a fit had converged at its start values."""
+    data, start = peaks(3)
+    found = fit.least_squares(peak, X, data, *start, wrt=NAMES, weights=weight)
+    usual = fit.least_squares(peak, X, data, *start, wrt=NAMES, weights=1.0)
+    np.testing.assert_array_equal(stacked(found), stacked(usual))
+    np.testing.assert_array_equal(found.status, usual.status)
+
+
 def test_several_residuals() -> None:
     @differentiable_broadcast
     def orbit(t: float, x: float, y: float, radius: float, speed: float) -> tuple[float, float]:

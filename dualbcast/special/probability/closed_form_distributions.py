@@ -9,10 +9,16 @@ from dualbcast.special.probability.distributions import outside, positive, proba
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.trigonometric import cospi, sinpi
 
+# The exponential of less than minus this is 0, and so are its slopes, though a factor of theirs may be infinite.
+_END = 800.0
+
 
 def weibull_min_pdf(z: float, c: float) -> float:
     """The density of the Weibull distribution."""
-    return c * math.pow(z, c - 1.0) * math.exp(-math.pow(z, positive(c))) if z >= 0 else outside(z, c, 0.0)
+    if not z >= 0:
+        return outside(z, c, 0.0)
+    power = math.pow(z, positive(c))
+    return 0.0 if power > _END else c * math.pow(z, c - 1.0) * math.exp(-power)
 
 
 def weibull_min_logpdf(z: float, c: float) -> float:
@@ -22,12 +28,18 @@ def weibull_min_logpdf(z: float, c: float) -> float:
 
 def weibull_min_cdf(z: float, c: float) -> float:
     """The probability that a number with the Weibull distribution is at most x."""
-    return -math.expm1(-math.pow(z, positive(c))) if z >= 0 else outside(z, c, 0.0)
+    if not z >= 0:
+        return outside(z, c, 0.0)
+    power = math.pow(z, positive(c))
+    return 1.0 if power > _END else -math.expm1(-power)
 
 
 def weibull_min_sf(z: float, c: float) -> float:
     """The probability that a number with the Weibull distribution is greater than x."""
-    return math.exp(-math.pow(z, positive(c))) if z >= 0 else outside(z, c, 1.0)
+    if not z >= 0:
+        return outside(z, c, 1.0)
+    power = math.pow(z, positive(c))
+    return 0.0 if power > _END else math.exp(-power)
 
 
 def weibull_min_logsf(z: float, c: float) -> float:
@@ -221,8 +233,13 @@ def logistic_isf(q: float) -> float:
     return -logit(q)
 
 
+# Below, the exponential of -exp(-z) is 0, and so are its slopes, though factors of theirs may be infinite.
+_GUMBEL_START = -7.0
+
+
 def gumbel_r_pdf(z: float) -> float:
     """The density of the Gumbel distribution of maxima."""
+    z = max(z, _GUMBEL_START)
     return math.exp(-z - math.exp(-z))
 
 
@@ -233,12 +250,12 @@ def gumbel_r_logpdf(z: float) -> float:
 
 def gumbel_r_cdf(z: float) -> float:
     """The probability that a number with the Gumbel distribution is at most x."""
-    return math.exp(-math.exp(-z))
+    return math.exp(-math.exp(-max(z, _GUMBEL_START)))
 
 
 def gumbel_r_sf(z: float) -> float:
     """The probability that a number with the Gumbel distribution is greater than x."""
-    return -math.expm1(-math.exp(-z))
+    return -math.expm1(-math.exp(-max(z, _GUMBEL_START)))
 
 
 def gumbel_r_logcdf(z: float) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from dualbcast.special.normal import ndtri
 from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
-from dualbcast.special.probability.incomplete_beta_inverses import betaincinv
+from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
 
@@ -116,7 +116,7 @@ def bdtrc(k: float, n: float, p: float) -> float:
 def bdtri(k: float, n: float, y: float) -> float:
     """The inverse of `bdtr` in p."""
     k = whole(k)
-    return 1.0 - betaincinv(n - k, k + 1.0, y)
+    return betainccinv(k + 1.0, n - k, y)
 
 
 def nbdtr(k: float, n: float, p: float) -> float:
@@ -149,16 +149,17 @@ def fdtrc(dfn: float, dfd: float, x: float) -> float:
 
 def share_below(a: float, b: float, part: float, rest: float) -> float:
     """betainc(a, b, part / (part + rest)), also where the share is close to 1."""
-    direct = part <= rest
-    low, high, smaller = (a, b, part) if direct else (b, a, rest)
-    value = betainc(low, high, smaller / (part + rest))
-    return value if direct else 1.0 - value
+    return betainc(a, b, part / (part + rest)) if part <= rest else betaincc(b, a, rest / (part + rest))
 
 
 def fdtri(dfn: float, dfd: float, p: float) -> float:
     """The inverse of `fdtr` in x."""
-    share = betaincinv(0.5 * dfn, 0.5 * dfd, p)
-    return dfd * share / (dfn * (1.0 - share))
+    a, b = 0.5 * dfn, 0.5 * dfd
+    # The share is probably more than 1/2, and what it lacks has more digits; so has 1 - p.
+    is_upper = p >= 0.5 and first_logit(a, b, p) > 0
+    low, high, goal = (b, a, 1.0 - p) if is_upper else (a, b, p)
+    share = betaincinv(low, high, goal)
+    return dfd * (1.0 - share) / (dfn * share) if is_upper else dfd * share / (dfn * (1.0 - share))
 
 
 def stdtr(df: float, t: float) -> float:
@@ -169,9 +170,10 @@ def stdtr(df: float, t: float) -> float:
     square = t * t
     if df == math.inf:
         return 0.5 * math.erfc(-t * math.sqrt(0.5))
-    if square < df:  # in the middle
-        return 0.5 + math.copysign(0.5, t) * betainc(0.5, 0.5 * df, square / (df + square))
-    tail = 0.5 * betainc(0.5 * df, 0.5, df / (df + square) if square < math.inf else 0.0)
+    if square < df:
+        tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
+    else:
+        tail = 0.5 * betainc(0.5 * df, 0.5, 0.0 if square == math.inf else df / (df + square))
     return 1.0 - tail if t > 0 else tail
 
 
@@ -182,7 +184,7 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     square = t * t
     middle = square < df
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
-    in_a, in_b, _ = betainc_slopes(a, b, part / (df + square) if square < math.inf else 0.0)
+    in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))
     along = 0.25 * (in_b if middle else -in_a)
     return math.copysign(along, t * along) - 0.5 * t_density(df, t) * (t / df)
 
@@ -204,10 +206,12 @@ def t_log_density(df: float, t: float) -> float:
 def stdtrit(df: float, p: float) -> float:
     """The inverse of `stdtr` in t."""
     centred = 2.0 * p - 1.0
-    middle = abs(centred) < 0.5
-    a, b, goal = (0.5, 0.5 * df, abs(centred)) if middle else (0.5 * df, 0.5, 2.0 * min(p, 1.0 - p))
-    share = betaincinv(a, b, goal)
-    ratio = share / (1.0 - share) if middle else (1.0 - share) / share
+    within, beyond = abs(centred), 2.0 * min(p, 1.0 - p)
+    # Roughly whether t * t is more than df: the smaller one's share of their sum has the digits.
+    is_far = beyond < math.pow(2.0, -0.5 * df)
+    a, b, below, above = (0.5 * df, 0.5, beyond, within) if is_far else (0.5, 0.5 * df, within, beyond)
+    share = inverse_of_beta(a, b, below, above)
+    ratio = (1.0 - share) / share if is_far else share / (1.0 - share)
     return math.copysign(math.sqrt(df * ratio), centred)
 
 

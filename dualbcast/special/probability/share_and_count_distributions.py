@@ -219,12 +219,14 @@ def geom_logpmf(k: float, p: float) -> float:
 
 
 def power_and_rest(base: float, exponent: float, rest: float) -> float:
-    """base**exponent * exp(rest), whose derivatives in a small base have all digits.
+    """base**exponent * exp(rest), at most some power of 1 / base; its derivatives in a small base have all digits.
 
     Those of the exponential of the logarithm would cancel, and at 0 be infinite.
     """
-    # Beyond that the power is 0, which is not to be multiplied by infinity.
-    return math.pow(base, exponent) * math.exp(min(rest, 700.0))
+    if rest > 20 and exponent >= 1:
+        # Apart, the power might be less than any number, and the exponential more than any.
+        return math.pow(base * math.exp(rest / exponent), exponent)
+    return math.pow(base, exponent) * math.exp(rest)
 
 
 def is_count(k: float) -> bool:
