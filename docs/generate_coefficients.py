@@ -75,17 +75,18 @@ def complementary(dtype: type[np.floating], largest: float, degree: int) -> None
     show("erfc", dtype, ("above", above[1:]), ("below", below[1:]), error=error)
 
 
-def error_function(dtype: type[np.floating], largest: float, above: int, below: int) -> None:
-    """-log(erfc(x)) / x as a quotient; the error is relative to erf."""
+def error_function(dtype: type[np.floating], largest: float, degree: int) -> None:
+    """-log(erfc(x)) / x without its value at 0, divided by x, as a quotient; the error is relative to erf."""
+    slope = 2 / mpmath.sqrt(mpmath.pi)
 
     def of(x: Number) -> Number:
-        return -mpmath.log(mpmath.erfc(x)) / x
+        return (-mpmath.log(mpmath.erfc(x)) / x - slope) / x
 
     def weight(x: Number) -> Number:
-        return x * mpmath.erfc(x) / mpmath.erf(x)
+        return x * x * mpmath.erfc(x) / mpmath.erf(x)
 
-    points = chebyshev(1e-9, largest, 25 * above)
-    top, bottom = fit(of, points, above, below, weight=weight)
+    points = chebyshev(1e-6, largest, 30 * degree)
+    top, bottom = fit(of, points, degree, degree, weight=weight)
     error = max(abs((value(top, x) / value(bottom, x) - of(x)) * weight(x)) for x in points)
     show("erf", dtype, ("erf_above", top), ("erf_below", bottom[1:]), error=error)
 
@@ -370,8 +371,8 @@ if __name__ == "__main__":
     gamma(np.float64, 8, 7)
     complementary(np.float32, 10.19, 5)
     complementary(np.float64, 27.3, 11)
-    error_function(np.float32, 3.95, 4, 3)
-    error_function(np.float64, 5.95, 8, 7)
+    error_function(np.float32, 3.95, 3)
+    error_function(np.float64, 5.95, 7)
     cube_root(np.float32, 2)
     cube_root(np.float64, 5)
     logarithm(np.float32, 7)

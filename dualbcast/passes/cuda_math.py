@@ -116,9 +116,10 @@ def _with_tanh_partials(function: Function) -> Function:
 
 
 def exponentials_of_powers(function: Function, dtype: str) -> Function:
-    """The function with powers of constants as exponentials, in a third to a half of the instructions.
+    """The function with powers of constants as exponentials in float32, in a third of the instructions.
 
-    A product with log2(b) has lost some digits when it is rounded; they are multiplied in afterwards.
+    A product with log2(b) has lost some digits when it is rounded; they are multiplied in afterwards. The last few
+    powers before the largest number may be infinite. In float64 3.0**1.0 would not be exact, as it is by pow.
 
     Before (dtype="float32")::
 
@@ -142,8 +143,10 @@ def exponentials_of_powers(function: Function, dtype: str) -> Function:
             p: float = select(%ordinary, %corrected, %power)
             output out = p
     """
+    if dtype != "float32":
+        return function
     names = free_names(function)
-    largest = Const(float(np.finfo(dtype).max), "float")
+    largest = Const(float(np.finfo(np.float32).max), "float")
 
     def visit(block: Block) -> Block:
         new: list[Stmt] = []
@@ -154,7 +157,7 @@ def exponentials_of_powers(function: Function, dtype: str) -> Function:
 
         for stmt in block:
             match stmt:
-                case Assign(value=Op(name="pow", args=(Const(value=b), y))) if parts := _binary_logarithm(b, dtype):
+                case Assign(value=Op(name="pow", args=(Const(value=b), y))) if parts := _binary_logarithm(b):
                     factor, rest = parts
                     steps = step("steps", "mul", y, factor)
                     lost = step("lost", "fma", y, rest, step("lost", "fma", y, factor, step("minus", "neg", steps)))
@@ -172,17 +175,16 @@ def exponentials_of_powers(function: Function, dtype: str) -> Function:
     return function if body == function.body else replace(function, body=body)
 
 
-def _binary_logarithm(base: float, dtype: str) -> tuple[Const, Const] | None:
-    """The binary logarithm of a constant, rounded to a format, and what that lacks; None for 1, and for constants that
+def _binary_logarithm(base: float) -> tuple[Const, Const] | None:
+    """The binary logarithm of a constant, rounded to float32, and what that lacks; None for 1, and for constants that
     have no finite one."""
-    kind = np.dtype(dtype).type
     with np.errstate(over="ignore"):
-        number = float(kind(base))
+        number = float(np.float32(base))
     if not 0 < number < math.inf or number == 1:
         return None
     with localcontext(Context(prec=60)):
         exact = Decimal(number).ln() / Decimal(2).ln()
-        high = float(kind(float(exact)))
+        high = float(np.float32(float(exact)))
         return Const(high, "float"), Const(float(exact - Decimal(high)), "float")
 
 

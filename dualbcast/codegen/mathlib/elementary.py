@@ -28,11 +28,13 @@ from dualbcast.codegen.values import Value, any_of, intrinsic
 
 
 def erf(x: Value) -> Value:
-    """1 - exp(-x * A(x) / B(x)) for positive x, and the mirror image."""
+    """1 - exp(-x * (C + x * A / B)) for positive x, where C is the slope at 0, and the mirror image."""
     form = format_of(x)
+    slope, lacking = form.erf_slope
     size = at_most(form.erf_end, absolute(x))
     below = fma(size, polynomial(form.erf_below, size), 1.0)
-    return copysign(scaled_expm1(-size * polynomial(form.erf_above, size) / below, 0), x)
+    more = size * polynomial(form.erf_above, size) / below + lacking
+    return copysign(scaled_expm1(-fma(size, slope, size * more), 0), x)
 
 
 def erfc(argument: Value) -> Value:
