@@ -168,6 +168,25 @@ def test_out_may_be_strided_or_an_argument(xp: Any) -> None:
     np.testing.assert_array_equal(host(square), 2 * x[:20].T)
 
 
+def test_misaligned_arrays_are_copied(xp: Any) -> None:
+    """As NumPy's are: here fields of records that begin with a byte, and an array that begins behind one."""
+    records = np.zeros((6, 4), [("tag", "u1"), ("field", "f4")])
+    records["field"] = RNG.standard_normal((6, 4))
+    memory = xp.asarray(records.view(np.uint8))
+    fields = xp.ndarray((4, 6), np.float32, memory.data + 1, strides=(5, 20))
+    double = differentiable_broadcast(lambda a: 2 * a)
+    row = differentiable_broadcast(lambda i, table: table[1, i], whole="table")
+    expected = records["field"].T.copy()
+    np.testing.assert_array_equal(host(double(fields)), 2 * expected)
+    np.testing.assert_array_equal(host(row(xp.arange(6), fields)), expected[1])
+    assert double(xp.asarray(expected), out=fields) is fields
+    records["field"] *= 2
+    np.testing.assert_array_equal(host(memory), records.view(np.uint8))
+    together = xp.ndarray((2, 3), np.float32, memory.data + 1)
+    double(xp.arange(6, dtype=np.float32).reshape(2, 3), out=together)
+    np.testing.assert_array_equal(host(row(xp.arange(3), together)), [6.0, 8.0, 10.0])
+
+
 def test_pullback_and_pushforward(xp: Any) -> None:
     x, y = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 1))
     _, expected = wavy.value_and_jacobian(x, y, 1.0, wrt=("x", "y"))
