@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -185,6 +187,16 @@ def test_misaligned_arrays_are_copied(xp: Any) -> None:
     together = xp.ndarray((2, 3), np.float32, memory.data + 1)
     double(xp.arange(6, dtype=np.float32).reshape(2, 3), out=together)
     np.testing.assert_array_equal(host(row(xp.arange(3), together)), [6.0, 8.0, 10.0])
+
+
+def test_copies_of_derivatives_have_arrays_of_their_own(xp: Any) -> None:
+    x = xp.asarray(RNG.standard_normal(50))
+    for _ in range(2):  # a warm call makes its arrays when they are asked for
+        for copied in (copy.deepcopy, lambda jacobian: pickle.loads(pickle.dumps(jacobian))):
+            jacobian = wavy.jacobian(x, 2.0, 1.0)
+            theirs, ours = copied(jacobian)[0, "x"], jacobian[0, "x"]
+            assert isinstance(theirs, xp.ndarray) and theirs.data.ptr != ours.data.ptr
+            np.testing.assert_array_equal(host(theirs), host(ours))
 
 
 def test_pullback_and_pushforward(xp: Any) -> None:
