@@ -231,17 +231,25 @@ def _dtype_hint(dtype: DType, name: str) -> str:
     return f"Pass {name}.astype('float64'), or another of the float, integer and bool dtypes."
 
 
-def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
-    """Which library's arrays the call works on. NumPy and Python scalars go with either."""
+def one_library(arguments: Sequence[object], names: Sequence[str], rest: str = "") -> str:
+    """The library of the arrays among some arguments, "numpy" or "cupy"; an ArgumentError where there are arrays of
+    both. NumPy and Python scalars go with either. Arguments after those that have names are each called `rest`."""
+    names = (*names, *[rest] * (len(arguments) - len(names)))
     host = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "numpy")]
     device = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "cupy")]
-    if not device:
-        return "numpy"
-    if host:
+    if host and device:
+        theirs, ours = ("…" if " " in name else name for name in (host[0], device[0]))
         raise ArgumentError(
             f"{host[0]} is a NumPy array and {device[0]} is a CuPy array: a call works on one kind. "
-            f"Pass cupy.asarray({host[0]}) or cupy.asnumpy({device[0]})."
+            f"Pass cupy.asarray({theirs}) or cupy.asnumpy({ours})."
         )
+    return "cupy" if device else "numpy"
+
+
+def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
+    """Which library's arrays the call works on, "numpy" or "cupy", whose arrays have to be on the current device."""
+    if one_library(arguments, names) == "numpy":
+        return "numpy"
     current = sys.modules["cupy"].cuda.runtime.getDevice()
     for value, name in zip(arguments, names, strict=True):
         if is_array(value, "cupy"):

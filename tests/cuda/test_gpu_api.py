@@ -237,6 +237,22 @@ def test_kinds_of_arrays_do_not_mix(xp: Any) -> None:
         differentiable_broadcast(backend="cuda")(wavy.__wrapped__)(np.ones(3), 1.0, 1.0)
 
 
+def test_an_error_names_the_array_of_another_library(xp: Any) -> None:
+    ours, theirs = xp.ones(3), np.ones(3)
+    product = differentiable_broadcast(lambda x, y: x * y)
+    jacobian = product.jacobian(ours, 2.0)
+    for call, message in (
+        (lambda: product.vjp(ours, 2.0)[1](theirs), "a cotangent is a NumPy array and x is a CuPy array"),
+        (lambda: product.value_and_vjp((theirs, 2.0), ours), "x is a NumPy array and a cotangent is a CuPy array"),
+        (lambda: product.jvp((ours, 2.0), (theirs, 1.0)), "a tangent is a NumPy array and x is a CuPy array"),
+        (lambda: product.normal_equations(ours, 2.0, weights=theirs), "the weight is a NumPy array"),
+        (lambda: jacobian.pullback(theirs), "a cotangent is a numpy.ndarray, and the blocks are CuPy"),
+        (lambda: jacobian.pushforward(theirs, 1.0), "the tangent of x is a numpy.ndarray, and the blocks are CuPy"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()
+
+
 def test_a_captured_array_is_an_argument(xp: Any) -> None:
     weights = xp.asarray(RNG.standard_normal((3, 1)).astype(np.float32))
     x = xp.asarray(RNG.standard_normal((3, 50)).astype(np.float32))
