@@ -253,6 +253,12 @@ def test_an_error_names_the_array_of_another_library(xp: Any) -> None:
             call()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_constant_beyond_float32_is_infinite_without_a_warning(xp: Any) -> None:
+    huge = differentiable_broadcast(lambda x: x * 1e300)
+    np.testing.assert_array_equal(host(huge(xp.ones(3, np.float32))), np.inf)
+
+
 def test_a_captured_array_is_an_argument(xp: Any) -> None:
     weights = xp.asarray(RNG.standard_normal((3, 1)).astype(np.float32))
     x = xp.asarray(RNG.standard_normal((3, 50)).astype(np.float32))
