@@ -110,4 +110,7 @@ def _counted(length: int, trailing: int, device: int | None) -> Any:
     array = xp.arange(length, dtype=np.int64)
     if xp is np:
         array.flags.writeable = False
+    else:
+        # Later calls may be on other streams, which do not wait for this one.
+        xp.cuda.get_current_stream().synchronize()
     return array.reshape((length,) + (1,) * trailing)

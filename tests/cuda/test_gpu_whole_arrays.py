@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,14 @@ def test_bounds_and_places(xp: Any) -> None:
     with pytest.raises(BoundsError, match=r"index \(2,\)"):
         function(xp.asarray(x), t)
     np.testing.assert_array_equal(function(xp.asarray(x[:2]), t).get(), [0.0, 2.0])
+
+
+def test_places_are_there_for_every_stream(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept, and a call on another stream does not wait for the one that counted them."""
+    waits: list[Any] = []
+    stream = SimpleNamespace(synchronize=lambda: waits.append(None))
+    monkeypatch.setattr(xp.cuda, "get_current_stream", lambda *_: stream)
+    function = differentiable_broadcast(lambda x: x + index(0))
+    for _ in range(2):
+        np.testing.assert_array_equal(function(xp.zeros(6007)).get(), np.arange(6007.0))
+    assert len(waits) == 1
