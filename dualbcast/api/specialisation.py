@@ -200,6 +200,7 @@ class Specialisation:
         from dualbcast.program.whole_arrays import cotangent
 
         floats = self._cotangents(self._of_floats(given), values)
+        one_library((*values, *floats), self.element.names, "a cotangent")
         if self._rest is None:
             self._rest = Specialisation(self.program, self.signature, self._plain, (), None)
         has_values = derivation == "value_and_pullback"
