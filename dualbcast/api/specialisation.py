@@ -32,7 +32,7 @@ from dualbcast.program.outputs import (
 )
 from dualbcast.program.products import Which, output_dtypes
 from dualbcast.rules.guards import reader
-from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of
+from dualbcast.runtime.arguments import DType, Signature, array_kind, beside, converted, forms_of, one_library
 from dualbcast.runtime.iteration_space import result_shape
 from dualbcast.runtime.launch_plan import FastPath, Recent
 
@@ -200,6 +200,7 @@ class Specialisation:
         from dualbcast.program.whole_arrays import cotangent
 
         floats = self._cotangents(self._of_floats(given), values)
+        one_library((*values, *floats), self.element.names, "a cotangent")
         if self._rest is None:
             self._rest = Specialisation(self.program, self.signature, self._plain, (), None)
         has_values = derivation == "value_and_pullback"
@@ -246,6 +247,7 @@ class Specialisation:
 
     def prepare_sums(self, derivation: Summed | None, values: tuple[Any, ...]) -> Call:
         """The call that makes those sums, for values and then weights."""
+        one_library(values, self.element.names, "the weight")
         shape, (element, dtypes) = self._kept(values), self._terms(derivation)
         return element.prepare("parts", values, (), dtypes, (shape,) * len(dtypes))
 
@@ -302,6 +304,7 @@ class Specialisation:
     ) -> Call:
         """The call of a derived function for values and then tangents or cotangents."""
         element = self.element.derive(derivation, self.wrt)
+        one_library(values, self.element.names, "a cotangent" if "pullback" in derivation else "a tangent")
         if derivation == "tangent":
             which: Which = "jacobian" if element.cores is None else "jacobian_blocks"
             return element.prepare(which, values, self.gradient, out=out)

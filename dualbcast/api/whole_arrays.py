@@ -19,7 +19,7 @@ from dualbcast.errors import ArgumentError, ShapeError
 from dualbcast.foreign_objects import as_plain, called, instead, is_variable
 from dualbcast.frontend.values import Axes
 from dualbcast.program.outputs import library_of
-from dualbcast.runtime.arguments import is_array
+from dualbcast.runtime.arguments import assign, is_aligned, is_array
 
 
 def axes_of(value: Any, name: str) -> Axes:
@@ -52,8 +52,10 @@ def spread(value: Any, name: str) -> tuple[Any, ...]:
     if is_variable(array):
         return array, *array.shape
     xp = library_of(array)
-    if not (array.flags.c_contiguous and array.dtype.isnative and (xp is not np or array.flags.aligned)):
-        array = xp.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    if not (array.flags.c_contiguous and array.dtype.isnative and is_aligned(array)):
+        copy = xp.empty(array.shape, array.dtype.newbyteorder("="))
+        assign(copy, array)
+        array = copy
     if not array.size:
         return xp.zeros((), array.dtype), *array.shape
     return array[(*(0,) * array.ndim, ...)], *array.shape
@@ -108,4 +110,7 @@ def _counted(length: int, trailing: int, device: int | None) -> Any:
     array = xp.arange(length, dtype=np.int64)
     if xp is np:
         array.flags.writeable = False
+    else:
+        # Later calls may be on other streams, which do not wait for this one.
+        xp.cuda.get_current_stream().synchronize()
     return array.reshape((length,) + (1,) * trailing)

@@ -120,6 +120,12 @@ class Results:
         """Whether an array or a number broadcasts to the result's shape."""
         return broadcasts_to(np.shape(tangent), self.shape)
 
+    def require_own_library(self, array: Any, name: str) -> None:
+        """Refuse an array of CuPy's where the results are of NumPy's, and the other way round."""
+        if is_array(array, "cupy" if self.module == "numpy" else "numpy"):
+            ours, convert = ("NumPy", "asnumpy") if self.module == "numpy" else ("CuPy", "asarray")
+            raise ArgumentError(f"{name} is {called(array)}, and the blocks are {ours} arrays. Pass cupy.{convert}(…).")
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         """Blocks along a new last axis."""
         return library_of(blocks[0]).stack(blocks, axis=-1)

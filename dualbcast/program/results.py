@@ -203,6 +203,7 @@ class Jacobian(Index, Mapping[str, Any]):
                 f"{len(self.wrt)} tangents are needed, for {', '.join(self.wrt)}; got {len(tangents)}{self._left_out()}"
             )
         for name, tangent in zip(self.wrt, tangents, strict=True):
+            self._results.require_own_library(tangent, f"the tangent of {name}")
             if not self._results.fits(tangent):
                 shape = tuple(np.shape(tangent))
                 raise ShapeError(f"the tangent of {name} has shape {shape}, which does not broadcast to {self.shape}")
@@ -233,6 +234,7 @@ class Jacobian(Index, Mapping[str, Any]):
         """
         cotangents = cotangents_of(cotangents, self.structure)
         for cotangent in cotangents:
+            self._results.require_own_library(cotangent, "a cotangent")
             if getattr(cotangent, "shape", ()) != self.shape:
                 raise ShapeError(f"a cotangent must have the output's shape {self.shape}, not {np.shape(cotangent)}")
         results = []

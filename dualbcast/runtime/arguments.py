@@ -231,17 +231,25 @@ def _dtype_hint(dtype: DType, name: str) -> str:
     return f"Pass {name}.astype('float64'), or another of the float, integer and bool dtypes."
 
 
-def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
-    """Which library's arrays the call works on. NumPy and Python scalars go with either."""
+def one_library(arguments: Sequence[object], names: Sequence[str], rest: str = "") -> str:
+    """The library of the arrays among some arguments, "numpy" or "cupy"; an ArgumentError where there are arrays of
+    both. NumPy and Python scalars go with either. Arguments after those that have names are each called `rest`."""
+    names = (*names, *[rest] * (len(arguments) - len(names)))
     host = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "numpy")]
     device = [name for value, name in zip(arguments, names, strict=True) if is_array(value, "cupy")]
-    if not device:
-        return "numpy"
-    if host:
+    if host and device:
+        theirs, ours = ("…" if " " in name else name for name in (host[0], device[0]))
         raise ArgumentError(
             f"{host[0]} is a NumPy array and {device[0]} is a CuPy array: a call works on one kind. "
-            f"Pass cupy.asarray({host[0]}) or cupy.asnumpy({device[0]})."
+            f"Pass cupy.asarray({theirs}) or cupy.asnumpy({ours})."
         )
+    return "cupy" if device else "numpy"
+
+
+def _module(arguments: Sequence[object], names: tuple[str, ...]) -> str:
+    """Which library's arrays the call works on, "numpy" or "cupy", whose arrays have to be on the current device."""
+    if one_library(arguments, names) == "numpy":
+        return "numpy"
     current = sys.modules["cupy"].cuda.runtime.getDevice()
     for value, name in zip(arguments, names, strict=True):
         if is_array(value, "cupy"):
@@ -269,9 +277,33 @@ def _on_device(value: Any, token: Token, signature: Signature, name: str) -> Arr
     """A CuPy array that a kernel can read: the argument itself where possible. Numbers stay on the host."""
     if not is_array(value, "cupy"):
         return on_host(value, token, signature, name)
-    steps = [step for step, length in zip(value.strides, value.shape, strict=True) if length > 1]
-    aligned = all(number % value.itemsize == 0 for number in (value.data.ptr, *steps))
-    return value if aligned else value.copy(order="K")
+    if is_aligned(value):
+        return value
+    copy = sys.modules["cupy"].empty_like(value)
+    assign(copy, value)
+    return copy
+
+
+def assign(target: Array, values: Array) -> None:
+    """Copy an array into another of its library, shape and dtype. Either may be misaligned: a GPU ends a kernel that
+    reads or writes a number there, so that CuPy must move single bytes."""
+    if is_array(target, "cupy") and not (is_aligned(target) and is_aligned(values)):
+        target, values = _bytes_of(target), _bytes_of(values)
+    target[...] = values
+
+
+def is_aligned(array: Array) -> bool:
+    """Whether each element of an array lies where kernels can read it: on a GPU at a multiple of its size."""
+    if not is_array(array, "cupy"):
+        return bool(array.flags.aligned)
+    steps = [step for step, length in zip(array.strides, array.shape, strict=True) if length > 1]
+    return all(number % array.itemsize == 0 for number in (array.data.ptr, *steps))
+
+
+def _bytes_of(array: Array) -> Array:
+    """A view of the bytes of a CuPy array's elements, along one more axis."""
+    shape, strides = (*array.shape, array.itemsize), (*array.strides, 1)
+    return sys.modules["cupy"].ndarray(shape, np.uint8, array.data, strides)
 
 
 def _weak_array(value: Any, token: type, signature: Signature, name: str) -> Array:

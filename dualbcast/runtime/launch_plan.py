@@ -18,7 +18,16 @@ import numpy as np
 
 from dualbcast.errors import ArgumentError, DTypeError, ShapeError
 from dualbcast.foreign_objects import called
-from dualbcast.runtime.arguments import Array, DType, Operands, are_plain, device_addresses, host_addresses, is_array
+from dualbcast.runtime.arguments import (
+    Array,
+    DType,
+    Operands,
+    are_plain,
+    assign,
+    device_addresses,
+    host_addresses,
+    is_array,
+)
 from dualbcast.runtime.buffer_pool import MIN_ARRAY_BYTES, MIN_CALL_BYTES, POOL
 from dualbcast.runtime.cuda.memory import reserve, shared_block
 from dualbcast.runtime.iteration_space import Form, Geometry, Shapes, Target, form_of, lay_out, result_shape
@@ -54,7 +63,7 @@ class Plan(NamedTuple):
         if self.targets is not self.outputs:
             for output, target in zip(self.outputs, self.targets, strict=False):
                 if output is not target:
-                    output[...] = target
+                    assign(output, target)
         if self.shapes is None:
             return self.outputs
         return _summed(self.geometry, self.shapes, self.dtypes, self.outputs, self.targets)

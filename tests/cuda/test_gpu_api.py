@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -168,6 +170,35 @@ def test_out_may_be_strided_or_an_argument(xp: Any) -> None:
     np.testing.assert_array_equal(host(square), 2 * x[:20].T)
 
 
+def test_misaligned_arrays_are_copied(xp: Any) -> None:
+    """As NumPy's are: here fields of records that begin with a byte, and an array that begins behind one."""
+    records = np.zeros((6, 4), [("tag", "u1"), ("field", "f4")])
+    records["field"] = RNG.standard_normal((6, 4))
+    memory = xp.asarray(records.view(np.uint8))
+    fields = xp.ndarray((4, 6), np.float32, memory.data + 1, strides=(5, 20))
+    double = differentiable_broadcast(lambda a: 2 * a)
+    row = differentiable_broadcast(lambda i, table: table[1, i], whole="table")
+    expected = records["field"].T.copy()
+    np.testing.assert_array_equal(host(double(fields)), 2 * expected)
+    np.testing.assert_array_equal(host(row(xp.arange(6), fields)), expected[1])
+    assert double(xp.asarray(expected), out=fields) is fields
+    records["field"] *= 2
+    np.testing.assert_array_equal(host(memory), records.view(np.uint8))
+    together = xp.ndarray((2, 3), np.float32, memory.data + 1)
+    double(xp.arange(6, dtype=np.float32).reshape(2, 3), out=together)
+    np.testing.assert_array_equal(host(row(xp.arange(3), together)), [6.0, 8.0, 10.0])
+
+
+def test_copies_of_derivatives_have_arrays_of_their_own(xp: Any) -> None:
+    x = xp.asarray(RNG.standard_normal(50))
+    for _ in range(2):  # a warm call makes its arrays when they are asked for
+        for copied in (copy.deepcopy, lambda jacobian: pickle.loads(pickle.dumps(jacobian))):
+            jacobian = wavy.jacobian(x, 2.0, 1.0)
+            theirs, ours = copied(jacobian)[0, "x"], jacobian[0, "x"]
+            assert isinstance(theirs, xp.ndarray) and theirs.data.ptr != ours.data.ptr
+            np.testing.assert_array_equal(host(theirs), host(ours))
+
+
 def test_pullback_and_pushforward(xp: Any) -> None:
     x, y = RNG.standard_normal((4, 5)), RNG.standard_normal((4, 1))
     _, expected = wavy.value_and_jacobian(x, y, 1.0, wrt=("x", "y"))
@@ -204,6 +235,28 @@ def test_kinds_of_arrays_do_not_mix(xp: Any) -> None:
         differentiable_broadcast(backend="cpu")(wavy.__wrapped__)(xp.ones(3), 1.0, 1.0)
     with pytest.raises(BackendError, match="NumPy"):
         differentiable_broadcast(backend="cuda")(wavy.__wrapped__)(np.ones(3), 1.0, 1.0)
+
+
+def test_an_error_names_the_array_of_another_library(xp: Any) -> None:
+    ours, theirs = xp.ones(3), np.ones(3)
+    product = differentiable_broadcast(lambda x, y: x * y)
+    jacobian = product.jacobian(ours, 2.0)
+    for call, message in (
+        (lambda: product.vjp(ours, 2.0)[1](theirs), "a cotangent is a NumPy array and x is a CuPy array"),
+        (lambda: product.value_and_vjp((theirs, 2.0), ours), "x is a NumPy array and a cotangent is a CuPy array"),
+        (lambda: product.jvp((ours, 2.0), (theirs, 1.0)), "a tangent is a NumPy array and x is a CuPy array"),
+        (lambda: product.normal_equations(ours, 2.0, weights=theirs), "the weight is a NumPy array"),
+        (lambda: jacobian.pullback(theirs), "a cotangent is a numpy.ndarray, and the blocks are CuPy"),
+        (lambda: jacobian.pushforward(theirs, 1.0), "the tangent of x is a numpy.ndarray, and the blocks are CuPy"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_beyond_float32_is_infinite_without_a_warning(xp: Any) -> None:
+    huge = differentiable_broadcast(lambda x: x * 1e300)
+    np.testing.assert_array_equal(host(huge(xp.ones(3, np.float32))), np.inf)
 
 
 def test_a_captured_array_is_an_argument(xp: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from corpus_whole import WHOLE, WholeCase
 from oracles import numbers_of
 
-from dualbcast import BoundsError, differentiable_broadcast, graph
+from dualbcast import ArgumentError, BoundsError, differentiable_broadcast, graph
 from dualbcast.tables import index
 
 pytestmark = pytest.mark.gpu
@@ -57,3 +58,20 @@ def test_bounds_and_places(xp: Any) -> None:
     with pytest.raises(BoundsError, match=r"index \(2,\)"):
         function(xp.asarray(x), t)
     np.testing.assert_array_equal(function(xp.asarray(x[:2]), t).get(), [0.0, 2.0])
+
+
+def test_places_are_there_for_every_stream(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept, and a call on another stream does not wait for the one that counted them."""
+    waits: list[Any] = []
+    stream = SimpleNamespace(synchronize=lambda: waits.append(None))
+    monkeypatch.setattr(xp.cuda, "get_current_stream", lambda *_: stream)
+    function = differentiable_broadcast(lambda x: x + index(0))
+    for _ in range(2):
+        np.testing.assert_array_equal(function(xp.zeros(6007)).get(), np.arange(6007.0))
+    assert len(waits) == 1
+
+
+def test_a_cotangent_of_another_library_is_named(xp: Any) -> None:
+    function = differentiable_broadcast(lambda x, table: table[0] * x, whole="table")
+    with pytest.raises(ArgumentError, match="a cotangent is a NumPy array and x is a CuPy array"):
+        function.value_and_vjp((xp.ones(3), xp.ones(2)), np.ones(3), wrt="table")

@@ -152,3 +152,10 @@ def test_an_integer_of_an_array_is_compared_as_numpy_compares_it() -> None:
     f = differentiable_broadcast(backend="python")(lambda n, x: 1 if n == x else 0)
     n = np.array([2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2])
     assert f(n, np.float64(2.0**53)).tolist() == (n == np.float64(2.0**53)).astype(int).tolist()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("backend", ["cpu", "python"])
+def test_a_constant_beyond_float32_is_infinite_without_a_warning(backend):
+    huge = differentiable_broadcast(lambda x: x * 1e300, backend=backend)
+    np.testing.assert_array_equal(huge(np.ones(3, np.float32)), np.inf)

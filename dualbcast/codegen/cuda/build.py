@@ -171,7 +171,8 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> b
     """Compile the element function under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, cc, fast)
-    exec(compile(source.text, _text_of(source), "exec"), namespace)
+    with np.errstate(over="ignore"):  # a constant that float32 does not reach is infinite
+        exec(compile(source.text, _text_of(source), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
         namespace[name] = cuda.jit(namespace[name], device=True, inline="always")

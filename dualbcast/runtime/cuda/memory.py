@@ -48,6 +48,10 @@ class Reserved(Sequence[Array]):
     def __len__(self) -> int:
         return len(self.pointers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In a copy or a pickle the arrays have memory of their own; addresses have no meaning there.
+        return tuple, (tuple(self),)
+
     def __getitem__(self, at: Any) -> Any:
         if self._arrays is None:
             if isinstance(at, slice):
