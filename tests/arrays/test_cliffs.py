@@ -29,7 +29,7 @@ _NEWTON = "below exp(-600) two steps of Newton's method compute a tail of the no
 _NOT_SHARED = "a power of a special number, its slope and the logarithm are computed by themselves"
 KNOWN: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("pow", "x0 ** x1"), (3.5, _NOT_SHARED)),
-    **dict.fromkeys(("sin", "cos"), (20.0, _FAR)),
+    **dict.fromkeys(("sin", "cos", "tan"), (20.0, _FAR)),
     **dict.fromkeys(("cosm1", "j0", "j1", "y0", "y1", "jn", "yn", "si", "ci"), (15.0, _FAR)),
     **dict.fromkeys(("sindg", "cosdg", "tandg", "cotdg"), (10.0, _DEGREES)),
     **dict.fromkeys(("betaincinv", "betainccinv"), (60.0, _SEARCH)),

@@ -267,7 +267,9 @@ FAMILIES = {
     "loops one after another": Family(_loops, (2, 8, 32)),
     "loop over a tuple": Family(_written_out, (10, 40, 160)),
     "loop over a tuple with a break": Family(_break_written_out, (5, 20, 80)),
-    "sum over a range": Family(_sum, (10, 40, 160)),
+    "sum over a range": Family(_sum, (10, 40, 120)),
+    # Such are loops of the kernel.
+    "sum over a long range": Family(_sum, (200, 400, 1600)),
     "captured numbers": Family(_captured, (10, 40, 160)),
     "least of several": Family(_least, (5, 20, 80)),
     "elif in a loop": Family(_elif_in_loop, (5, 20, 80)),

@@ -67,12 +67,8 @@ def tan(x: Value) -> Value:
     ratio = is_odd.choose(cosine, sine) / is_odd.choose(-sine, cosine)
     result = (ratio.bits() ^ sign_of(x.bits())).as_float()
     size = absolute(x)
-    is_number = size < math.inf
-
-    def of_large() -> Value:
-        return is_number.choose(library("tan", is_number.choose(x, 0.0)), math.nan)
-
-    return or_rarely(size > format_of(x).farthest, result, of_large)
+    is_far = (size > format_of(x).farthest) & (size < math.inf)
+    return or_rarely(is_far, result, lambda: library("tan", is_far.choose(x, 0.0)))
 
 
 def _sine_ahead(name: str, x: Value, quarters_ahead: int) -> Value:
