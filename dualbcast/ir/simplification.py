@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dualbcast.ir import nodes as ir
@@ -156,17 +156,6 @@ def simplify(function: ir.Function, fusible: Set[str] = frozenset()) -> ir.Funct
     return remove_dead(_Numbering(function, fusible).run())
 
 
-@dataclass(slots=True)
-class _State:
-    """The value number of each name at one point, and the numbers of the expressions computed so far."""
-
-    numbers: dict[str, int]
-    computed: dict[tuple[object, ...], int]
-
-    def copy(self) -> _State:
-        return _State(dict(self.numbers), dict(self.computed))
-
-
 class _Numbering:
     def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
         self.function, self.fusible, self.derived = function, fusible, frozenset(function.derived)
@@ -176,7 +165,10 @@ class _Numbering:
         self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
         # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
         self.constants: dict[tuple[str, str], int] = {}
-        self.state = _State({}, {})
+        # The numbers of the expressions computed so far, on whatever path: no name may hold such a value here.
+        self.computed: dict[tuple[object, ...], int] = {}
+        # The number of each name at this point.
+        self.numbers: dict[str, int] = {}
 
     def run(self) -> ir.Function:
         for param in self.function.params:
@@ -191,7 +183,13 @@ class _Numbering:
 
     def renew(self, target: ir.Var) -> None:
         """Give a variable a number of its own: its value is not known to equal another one."""
-        self.state.numbers[target.name] = self.new(target)
+        self.numbers[target.name] = self.new(target)
+
+    def hold(self, target: ir.Var, number: int) -> None:
+        """Give a variable the number of a value that it holds; where no older name does, it stands for the value."""
+        self.numbers[target.name] = number
+        if not self.holds(self.holders[number], number):
+            self.holders[number] = target
 
     def number(self, atom: ir.Expr) -> int:
         if isinstance(atom, ir.Const | ir.Array):
@@ -200,11 +198,11 @@ class _Numbering:
                 self.constants[key] = self.new(atom)
             return self.constants[key]
         assert isinstance(atom, ir.Var)
-        return self.state.numbers[atom.name]
+        return self.numbers[atom.name]
 
     def holds(self, atom: ir.Expr, number: int) -> bool:
         """Whether an atom that had this number still has it: a name may have been assigned another value since."""
-        return not isinstance(atom, ir.Var) or self.state.numbers.get(atom.name) == number
+        return not isinstance(atom, ir.Var) or self.numbers.get(atom.name) == number
 
     def atom(self, expr: ir.Expr) -> Any:
         """The oldest name, or the constant, that still holds the same value."""
@@ -251,17 +249,17 @@ class _Numbering:
         if isinstance(value, ir.Op):
             arguments = [self.number(arg) for arg in value.args]
             key = (value.name, value.kind, *(sorted(arguments) if value.name in _COMMUTATIVE else arguments))
-            number = self.state.computed.get(key)
-            if number is None or not self.holds(self.holders[number], number):
-                number = self.new(stmt.target)
-                self.state.computed[key] = number
-                self.definitions[number] = value, arguments
-            else:
+            number = self.computed.get(key)
+            if number is None:
+                number = self.computed[key] = self.new(stmt.target)
+            if self.holds(self.holders[number], number):
                 value = self.holders[number]
+            else:
+                self.definitions[number] = value, arguments
         else:
             value = self.atom(value)
             number = self.number(value)
-        self.state.numbers[stmt.target.name] = number
+        self.hold(stmt.target, number)
         new.append(ir.Assign(stmt.target, value, stmt.location))
 
     def _rewrite(self, value: ir.Expr) -> ir.Expr:
@@ -328,26 +326,32 @@ class _Numbering:
         if isinstance(test, ir.Const):
             new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
-        before = self.state
+        before = self.numbers
         sides: list[ir.Block] = []
-        ends: list[_State] = []
+        ends: list[dict[str, int]] = []
         for side, value in ((stmt.then, ir.TRUE), (stmt.orelse, ir.FALSE)):
-            self.state = before.copy()
-            self.state.numbers[test.name] = self.number(value)
+            self.numbers = dict(before)
+            self.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
-            if self.state.numbers[test.name] == self.number(value):
-                self.state.numbers[test.name] = before.numbers[test.name]
+            if self.numbers[test.name] == self.number(value):
+                self.numbers[test.name] = before[test.name]
             if falls_through(sides[-1]):
-                ends.append(self.state)
-        self.state = ends[0] if len(ends) == 1 else before
+                ends.append(self.numbers)
+        self.numbers = ends[0] if len(ends) == 1 else before
         if len(ends) == 2:
-            then, orelse = (end.numbers for end in ends)
+            then, orelse = ends
             for name, number in then.items():
-                if number == orelse.get(name):
-                    self.state.numbers[name] = number
                 # A name that one side alone assigns, and that had no value before, is not read after the branch.
-                elif name in orelse:
-                    self.renew(ir.Var(name, self.holders[number].kind))
+                if name not in orelse:
+                    continue
+                holder = ir.Var(name, self.holders[number].kind)
+                if number != orelse[name]:
+                    # Branches on one test that choose between the same values agree.
+                    key = ("merged", self.number(test), number, orelse[name])
+                    if key not in self.computed:
+                        self.computed[key] = self.new(holder)
+                    number = self.computed[key]
+                self.hold(holder, number)
         new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
     def loop(self, stmt: ir.While | ir.For, new: list[ir.Stmt]) -> None:
@@ -355,7 +359,7 @@ class _Numbering:
         changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
             self.renew(target)
-        before = self.state.copy()
+        before = dict(self.numbers)
         if isinstance(stmt, ir.For):
             start, stop, step = bounds
             new.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
@@ -363,6 +367,6 @@ class _Numbering:
             pre = self.block(stmt.pre)
             test = self.atom(stmt.test)
             new.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
-        self.state = before
+        self.numbers = before
         for target in changed:
             self.renew(target)
