@@ -165,6 +165,15 @@ def test_high_derivatives_of_eigenvalues_and_vectors():
     assert third(0.3) == pytest.approx(float(exact_slope), rel=1e-11)
 
 
+def test_the_derivative_of_a_vector_beside_equal_eigenvalues():
+    """The vectors of the equal ones have none, and the third one has that of a projection."""
+    jacobian = system.jacobian(np.diag([1.0, 1.0, 4.0]))[1, "a"]
+    assert np.any(np.isnan(jacobian[:, :2]))
+    wanted = np.zeros((3, 3, 3))
+    wanted[0, 2, 0] = wanted[1, 2, 1] = 1 / 3
+    np.testing.assert_allclose(jacobian[:, 2], wanted, atol=1e-15)
+
+
 # --- norms, determinants and systems of equations --------------------------------------------------------------------
 
 
@@ -205,6 +214,37 @@ def test_systems_that_need_pivots(size: int):
     np.testing.assert_allclose(jacobian["b"], inverses, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(jacobian["a"], -np.einsum("kij,kl->kijl", inverses, wanted), rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(inverse(matrices), inverses, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_third_derivatives_of_solutions(size: int):
+    """Along a line through matrices, against derivatives of mpmath's solutions."""
+
+    @differentiable_broadcast(signature="(),(n,n),(n)->(n),(n)")
+    def along(t, a, b):
+        matrix = a + t * t * np.outer(b, a[0]) + np.sin(t) * np.eye(len(b))
+        return np.linalg.solve(matrix, b * (1 + t)), np.linalg.inv(matrix)[:, -1]
+
+    random = np.random.default_rng(size)
+    a, b = random.standard_normal((size, size)) + 3 * np.eye(size), random.standard_normal(size)
+    third = along.partial("t").partial("t").partial("t")(0.3, a, b)
+    with mpmath.workdps(60):
+        first, right = mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist())
+
+        def matrix(t: Any) -> Any:
+            return first + t * t * right * first[0, :] + mpmath.sin(t) * mpmath.eye(size)
+
+        for at in range(size):
+            solved = mpmath.diff(lambda t, at=at: mpmath.lu_solve(matrix(t), right * (1 + t))[at], mpmath.mpf(0.3), 3)
+            inverse = mpmath.diff(lambda t, at=at: mpmath.inverse(matrix(t))[at, size - 1], mpmath.mpf(0.3), 3)
+            assert third[0][at] == pytest.approx(float(solved), rel=1e-12, abs=1e-12)
+            assert third[1][at] == pytest.approx(float(inverse), rel=1e-12, abs=1e-12)
+
+
+def test_derivatives_of_solutions_do_not_contain_the_elimination():
+    """They are those of the inverse, which is found beside the solution."""
+    text = str(solved.inspect_ir(np.eye(4), np.ones(4)))
+    assert text.count(": float = ") < 700, "1,415 with the derivatives of each step"
 
 
 def test_a_singular_matrix_has_no_finite_inverse():

@@ -1,0 +1,18 @@
+"""Linear algebra of small vectors and matrices, written in the language of scalar functions.
+
+In a kernel, NumPy's functions of the same names are these. In plain Python they take arrays, or tuples of numbers.
+Comes in: vectors and matrices. Goes out: such, or a number.
+"""
+
+from __future__ import annotations
+
+from dualbcast.linalg.eigenvalues import eigh, eigvalsh
+from dualbcast.linalg.equations import det, inv, solve
+from dualbcast.linalg.equations import rows_of_square as rows_of_square
+from dualbcast.linalg.vectors import cross, norm, normalize
+
+__all__ = ["cross", "det", "eigh", "eigvalsh", "inv", "norm", "normalize", "solve"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,255 @@
+"""Determinants, inverses and linear equations, in the language of scalar functions.
+
+Derivatives are those of the inverse, in which those of the pivots cancel out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dualbcast.complex_numbers import abs2
+from dualbcast.errors import ShapeError
+from dualbcast.linalg.vectors import cross
+from dualbcast.rules.registration import custom_partials
+
+
+def rows_of_square(a: Any) -> Any:
+    """The number of rows of a square matrix; any other is a `ShapeError`, and in a kernel an error of the compiler."""
+    if not all(np.shape(row) == (len(a),) for row in a):
+        raise ShapeError(f"a square matrix is needed, and this has shape {np.shape(a)}")
+    return len(a)
+
+
+def det(a: Any) -> Any:
+    """The determinant of a square matrix: by its definition up to 3 by 3, else by elimination with pivots.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+
+    Returns
+    -------
+    float
+        Where elimination meets a column of zeros, it is 0, and its derivative in that column is NaN.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
+    Examples
+    --------
+    >>> from dualbcast import linalg
+    >>> linalg.det(((2.0, 1.0), (1.0, 3.0)))
+    5.0
+    """
+    size = rows_of_square(a)
+    if size == 1:
+        return a[0][0]
+    if size == 2:
+        return a[0][0] * a[1][1] - a[0][1] * a[1][0]
+    if size == 3:
+        return (
+            a[0][0] * (a[1][1] * a[2][2] - a[1][2] * a[2][1])
+            + a[0][1] * (a[1][2] * a[2][0] - a[1][0] * a[2][2])
+            + a[0][2] * (a[1][0] * a[2][1] - a[1][1] * a[2][0])
+        )
+    rows, sign = _eliminated([(*row,) for row in a], size, True)
+    return math.prod([sign, *[row[at] for at, row in enumerate(rows)]])
+
+
+def inv(a: Any) -> Any:
+    """The inverse of a square matrix: up to 3 by 3 the adjugate over the determinant, else by elimination with pivots.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+
+    Returns
+    -------
+    array of shape (n, n)
+        Its elements are infinite or NaN if the matrix is singular.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
+    Examples
+    --------
+    >>> from dualbcast import linalg
+    >>> linalg.inv(((2.0, 0.0), (0.0, 4.0)))
+    array([[ 0.5 , -0.  ],
+           [-0.  ,  0.25]])
+    """
+    inverse = _inverse(a, rows_of_square(a))
+    return _with_partials(a, np.eye(len(a)), inverse, inverse)
+
+
+def solve(a: Any, b: Any) -> Any:
+    """The solution x of `a @ x = b`, for a vector or a matrix b.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+    b : array of shape (n,) or (n, k)
+        The right side, or one in each column.
+
+    Returns
+    -------
+    array
+        Of the shape of `b`. Its elements are infinite or NaN if the matrix is singular.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
+    Examples
+    --------
+    >>> from dualbcast import linalg
+    >>> linalg.solve(((2.0, 0.0), (0.0, 4.0)), (2.0, 2.0))
+    array([1. , 0.5])
+    """
+    size = rows_of_square(a)
+    right = np.array(b)
+    columns = right if right.ndim == 2 else right[:, None]
+    if size <= 3:
+        inverse = _inverse(a, size)
+        found = inverse @ columns
+    else:
+        both = _solution(a, [(*one, *unit) for unit, one in zip(np.eye(size), columns, strict=True)], size)
+        found, inverse = both[:, :-size], both[:, -size:]
+    solution = _with_partials(a, columns, found, inverse)
+    return solution if right.ndim == 2 else solution[:, 0]
+
+
+def _inverse(a: Any, size: int) -> Any:
+    if size == 1:
+        return np.array([[1.0 / a[0][0]]])
+    if size > 3:
+        return _solution(a, np.eye(size), size)
+    scale = 1.0 / det(a)
+    if size == 2:
+        return np.array([[a[1][1] * scale, -a[0][1] * scale], [-a[1][0] * scale, a[0][0] * scale]])
+    columns = (cross(a[1], a[2]), cross(a[2], a[0]), cross(a[0], a[1]))
+    return np.array([[column[at] * scale for column in columns] for at in range(3)])
+
+
+def _solution(a: Any, columns: Any, size: int) -> Any:
+    """The solution for several right sides, by elimination."""
+    rows, _ = _eliminated([(*one, *other) for one, other in zip(a, columns, strict=True)], size, False)
+    found: list[Any] = []
+    for row in rows[::-1]:  # from the last unknown to the first
+        known = [np.multiply(row[size - 1 - at], part) for at, part in enumerate(found)]
+        total = np.array(row[size:])
+        for part in known:
+            total = total - part
+        found = [*found, total / row[size - 1 - len(found)]]
+    return np.array(found[::-1])
+
+
+# --- derivatives of solutions ----------------------------------------------------------------------------------------
+
+# With the inverse Y, dx = Y (db - dA x). Derivatives of the elimination itself take up to ten times as many operations.
+
+
+def _with_partials(a: Any, columns: Any, found: Any, inverse: Any) -> Any:
+    """The solutions that were found for some right sides, with derivatives in these and in the matrix."""
+    size = len(a)
+    solutions: list[Any] = []
+    for x, b in zip(np.transpose(found), np.transpose(columns), strict=True):
+        given = [*np.ravel(inverse), *x, *np.ravel(a), *b]
+        errors = [_of_parts(_error, 0.0, size, at, given) for at in range(size)]
+        given = [*np.ravel(inverse), *np.ravel(a), *errors]
+        solutions = [*solutions, [_of_parts(_unknown, each, size, at, given) for at, each in enumerate(x)]]
+    return np.transpose(np.array(solutions))
+
+
+def _of_parts(function: Any, value: Any, size: Any, at: Any, given: Any) -> Any:
+    """A function of numbers; of complex ones its real part and its imaginary part, each a function of parts."""
+    if not any(isinstance(each, complex | np.complexfloating) for each in [value, *given]):
+        return function(value, size, at, 0, *given)
+    parts = [*[np.real(each) for each in given], *[np.imag(each) for each in given]]
+    return complex(function(np.real(value), size, at, 1, *parts), function(np.imag(value), size, at, 2, *parts))
+
+
+def _joined(given: Any, part: Any) -> Any:
+    """The numbers of which parts were given."""
+    if part == 0:
+        return given
+    count = len(given) // 2
+    return [complex(real, imag) for real, imag in zip(given[:count], given[count:], strict=True)]
+
+
+def _by_parts(partials: Any, part: Any) -> Any:
+    """The partials in what was given, from those in numbers."""
+    real, imag = [each.real for each in partials], [each.imag for each in partials]
+    if part == 0:
+        return 0, 0, 0, 0, *partials
+    return 0, 0, 0, 0, *(real if part == 1 else imag), *([-each for each in imag] if part == 1 else real)
+
+
+def _partials_of_error(_value: Any, size: Any, at: Any, part: Any, *given: Any) -> Any:
+    numbers = _joined(given[:-1], part)
+    grid = [np.array(numbers[size * row : size * (row + 1)]) for row in range(2 * size + 2)]
+    inverse, x, a, b = np.array(grid[:size]), grid[size], np.array(grid[size + 1 : -1]), grid[-1]
+    # What was computed without derivatives has these in its own derivatives.
+    x = _with_partials(a, b[:, None], x[:, None], inverse)[:, 0]
+    partials = [0] * (size * (size + 1)) + [-x[k] if j == at else 0 for j in range(size) for k in range(size)]
+    return _by_parts([*partials, *[int(j == at) for j in range(size)]], part)
+
+
+@custom_partials(_partials_of_error)
+def _error(value: Any, _size: Any, _at: Any, _part: Any, *_given: Any) -> Any:
+    """What the solution x lacks in an equation, b - A x: zero, with its derivative in A and b, or a part of it.
+
+    Given are the inverse and x as they were computed, A and b; matrices are row by row. Imaginary parts follow.
+    """
+    return value
+
+
+def _partials_of_unknown(_x: Any, size: Any, at: Any, part: Any, *given: Any) -> Any:
+    numbers = _joined(given[:-1], part)
+    grid = [numbers[size * row : size * (row + 1)] for row in range(2 * size)]
+    inverse, a = np.array(grid[:size]), np.array(grid[size:])
+    weights = _with_partials(a, np.eye(size), inverse, inverse)[at]
+    return _by_parts([*[0] * (2 * size * size), *weights], part)
+
+
+@custom_partials(_partials_of_unknown)
+def _unknown(x: Any, _size: Any, _at: Any, _part: Any, *_given: Any) -> Any:
+    """An unknown from its value, the inverse as it was computed, the matrix and the errors, or a part of it."""
+    return x
+
+
+# --- elimination -----------------------------------------------------------------------------------------------------
+
+
+def _eliminated(rows: Any, size: int, has_zeros: bool) -> Any:
+    """Rows of an upper triangular matrix, by elimination with partial pivots, and the sign of their exchanges.
+
+    A pivot is zero only if all elements below it are. With `has_zeros` there is nothing to eliminate then, but what is
+    left has the derivative NaN in these elements; else all that follows is NaN.
+    """
+    sign = 1.0
+    for at in range(size):
+        for below in range(at + 1, size):
+            first, second = rows[at], rows[below]
+            if abs(second[at]) > abs(first[at]):
+                first, second, sign = second, first, -sign
+            rows = [*rows[:at], first, *rows[at + 1 : below], second, *rows[below + 1 :]]
+        pivot = rows[at]
+        later: list[Any] = []
+        for row in rows[at + 1 :]:
+            # The square root of a square that is zero has the derivative NaN.
+            factor = math.sqrt(abs2(row[at])) if has_zeros and pivot[at] == 0.0 else row[at] / pivot[at]
+            later = [*later, tuple([x - factor * y for x, y in zip(row, pivot)])]  # noqa: B905
+        rows = [*rows[: at + 1], *later]
+    return rows, sign
