@@ -9,7 +9,7 @@ import enum
 import types
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import cast
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import (
@@ -28,9 +28,10 @@ from dualbcast.frontend.arrays.vectors import contracted, elementwise, is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.paths import branch, close_branch, lower_side
+from dualbcast.frontend.paths import End, branch, close_branch, lower_side, zeros_like
 from dualbcast.frontend.records import class_of
 from dualbcast.frontend.values import (
+    Bindings,
     Key,
     Range,
     Record,
@@ -75,8 +76,6 @@ OPERATORS: list[tuple[type[ast.AST], str, str, str]] = [
 ]
 _NAMES = {syntax: name for syntax, name, _, _ in OPERATORS}
 _METHODS = {syntax: method.rstrip("_") for syntax, _, method, _ in OPERATORS}
-
-_If = TypeVar("_If", ast.If, ast.IfExp)
 
 
 @lowers(ast.BinOp)
@@ -286,12 +285,18 @@ def short_circuit(env: Environment, name: str, first: Value, rest: Callable[[], 
 
 @lowers(ast.IfExp)
 def _conditional(env: Environment, node: ast.IfExp) -> Value:
-    node = in_order(node)
-    test = condition(env, node.test)
+    test, *assigned = condition_of_branch(env, node.test)
     note(env, "test", "if", test, node.test)
     if isinstance(test, Const):
+        env.frame.bindings.update(assigned[not test.value])
         return expression(env, node.body if test.value else node.orelse)
-    return choose(env, test, partial(expression, env, node.body), partial(expression, env, node.orelse), node)
+
+    def side(value: ast.expr, names: Bindings) -> Value:
+        env.frame.bindings.update(names)
+        return expression(env, value)
+
+    then, orelse = (partial(side, *each) for each in zip((node.body, node.orelse), assigned, strict=True))
+    return choose(env, test, then, orelse, node)
 
 
 def choose(
@@ -315,19 +320,47 @@ def _chosen(env: Environment, node: ast.AST) -> Value:
     return value
 
 
-def in_order(node: _If) -> _If:
-    """The branch as two, one inside the other, if its test is an `and` or `or` of which a later part assigns names.
+# --- conditions that assign names ------------------------------------------------------------------------------------
 
-    Those names are assigned wherever all of an `and` is true, and wherever all of an `or` is false.
+
+def condition_of_branch(env: Environment, node: ast.expr) -> tuple[Atom, Bindings, Bindings]:
+    """The truth of the condition of a branch; the names that it assigns where it is true, and those where it is false.
+
+    Later parts of an `and` assign names wherever all of it is true, and those of an `or` wherever all of it is false.
     """
-    test = node.test
-    if not isinstance(test, ast.BoolOp):
-        return node
-    first, *rest = test.values
+    if not isinstance(node, ast.BoolOp):
+        return condition(env, node), {}, {}
+    test, assigned = _assigning(env, node, node.values)
+    return (test, assigned, {}) if isinstance(node.op, ast.And) else (test, {}, assigned)
+
+
+def _assigning(env: Environment, node: ast.BoolOp, values: list[ast.expr]) -> tuple[Atom, Bindings]:
+    """The truth of `a and b and …` or `a or b or …`, and the names that are assigned if b is evaluated.
+
+    They are unassigned after it.
+    """
+    rest = values[1:]
     if not any(isinstance(part, ast.NamedExpr) for value in rest for part in ast.walk(value)):
-        return node
-    later = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), test)
-    inner = ast.copy_location(type(node)(later, node.body, node.orelse), node)
-    side: Any = [inner] if isinstance(node, ast.If) else inner
-    sides = (side, node.orelse) if isinstance(test.op, ast.And) else (node.body, side)
-    return ast.copy_location(type(node)(first, *sides), node)
+        return truth(env, node, _boolean(env, node, values, condition)), {}
+    test, goes_on = condition(env, values[0]), isinstance(node.op, ast.And)
+    if isinstance(test, Const):
+        return _assigning(env, node, rest) if bool(test.value) == goes_on else (test, {})
+
+    def evaluate() -> Value:
+        found, later = _assigning(env, node, rest)
+        env.frame.bindings.update(later)
+        return found
+
+    before = env.frame.bindings
+    evaluated = lower_side(env, before, partial(_side, env, evaluate))
+    after = evaluated[1]
+    names = [name for name in after if name[0] != "<" and isinstance(before.get(name, Unassigned("")), Unassigned)]
+    # Where the rest is not evaluated, any number will do: it is not read.
+    unread = {name: zeros_like(after[name]) for name in names}
+    skipped: End = ([], {**before, **unread, Key.CHOICE: FALSE if goes_on else TRUE}, True)
+    close_branch(env, test, node, [evaluated, skipped] if goes_on else [skipped, evaluated])
+    found, bindings = _chosen(env, node), env.frame.bindings
+    assert isinstance(found, Atom), found
+    assigned = {name: bindings[name] for name in names}
+    bindings.update({name: Unassigned(f"{name} is not assigned on every path that leads here") for name in names})
+    return found, assigned

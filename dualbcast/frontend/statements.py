@@ -14,7 +14,7 @@ from dualbcast.frontend.expressions import assign, fit_items
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.operators import condition, in_order, in_place, short_circuit
+from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import Bindings, Frame, Key, Record, Static, Unrolled, Value, describe, is_instance
@@ -136,12 +136,17 @@ def _pass(*_: object) -> None:
 
 @lowers(ast.If)
 def _if(env: Environment, stmt: ast.If, rest: Rest) -> bool | None:
-    stmt = in_order(stmt)
-    test = condition(env, stmt.test)
+    test, *assigned = condition_of_branch(env, stmt.test)
     note(env, "test", "if", test, stmt.test)
+
+    def side(body: list[ast.stmt], names: Bindings) -> bool:
+        env.frame.bindings.update(names)
+        return statements(env, body)
+
+    then, orelse = (partial(side, *each) for each in zip((stmt.body, stmt.orelse), assigned, strict=True))
     if isinstance(test, Const):
-        return None if statements(env, stmt.body if test.value else stmt.orelse) else False
-    return _split(env, test, (partial(statements, env, stmt.body), partial(statements, env, stmt.orelse)), rest, stmt)
+        return None if (then if test.value else orelse)() else False
+    return _split(env, test, (then, orelse), rest, stmt)
 
 
 def _split(env: Environment, test: Atom, sides: Sides, rest: Rest, node: ast.AST) -> bool | None:

@@ -63,6 +63,18 @@ NESTED = "\n".join(" " * depth + f"if x < {depth + 9}:" for depth in range(40))
         pytest.param("match x > 1:\n    case True: return x\nreturn y", id="match"),
         pytest.param("assert 'a' in 'abc'\nreturn x", id="assertion that is known"),
         pytest.param("assert (n := 3) > 2\nreturn x * n", id="name that an assertion assigns"),
+        pytest.param(
+            "if x > 1 and (w := x * y) > 0 and (v := w + y) < 9:\n    return w * v\n"
+            "elif x < -1 or (w := x + y) > 0.5:\n    return x\nreturn w * 3",
+            id="names that parts of conditions assign",
+        ),
+        pytest.param(
+            "r = w * 2 if x > 0.3 and (w := x * y) > 0.6 else u if y > 0 and (u := y - x) > 0.1 else x\nreturn r",
+            id="names that parts of choices assign",
+        ),
+        pytest.param(
+            "w = 7.0\nif x > 0 and (w := x * y) > 0.2:\n    w += 1\nreturn w", id="a name that it may assign again"
+        ),
         pytest.param("return *(x, y), x", id="starred return"),
         pytest.param(
             "while True:\n    j = int(x), int(x)\n    x *= 1.5\n    if x > 9: break\nreturn j[0] * x, float(j[1]) * x",

@@ -77,6 +77,12 @@ def _elif(side: str) -> Callable[[int], str]:
     return lambda n: _function([*_chain(n, side), "else:", "    r = y * C", "return r"])
 
 
+def _assigning_elif(n: int) -> str:
+    """The later part of each condition assigns a name, which only its own side may read."""
+    chain = _chain(n, "r = w * {k}.5", "{word} x < {k}.25 and (w := y * {k}.75) > 0.5:")
+    return _function([*chain, "else:", "    r = y * C", "return r"])
+
+
 def _early_returns(n: int) -> str:
     return _function([*_chain(n, "return x * {k}.5 + y", "if x < {k}.25:"), "return y * C"])
 
@@ -240,6 +246,7 @@ _DATA = _nest(lambda k, count: [f"i{k} = 0", f"while i{k} < {count} + y:"], lamb
 
 FAMILIES = {
     "elif": Family(_elif("r = x * {k}.5 + y"), (10, 40, 160)),
+    "elif that assigns a name": Family(_assigning_elif, (10, 40, 160)),
     "elif with exp and sin": Family(_elif("r = math.exp(x * 0.{k}5) + math.sin(y) * {k}.25"), (10, 40, 120)),
     "early returns": Family(_early_returns, (10, 40, 160)),
     "ifs one after another": Family(_ifs("r = r * 0.5 + x * {k}.5"), (10, 40, 160)),
