@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -330,16 +331,32 @@ def aside_of(fit: Fit, places: tuple[int, ...]) -> frozenset[int]:
     for mine, position in enumerate(fit.positions, count):
         if places[mine] % fit.forms[mine][2].itemsize:
             aside.add(position)
-        start, stop = spans[mine]
-        meeting = [at for at, (first, end) in enumerate(spans[:mine]) if start < end and first < stop]
-        for other in meeting:
-            # It is true, too, where an exact answer would take too long.
-            theirs, ours = (_stand_in(fit.forms[at], places[at]) for at in (other, mine))
-            if np.may_share_memory(theirs, ours, max_work=_MAX_WORK):
+    in_order = sorted(spans)
+    if any(stop > start for (_, stop), (start, _) in pairwise(in_order)):
+        aside |= _overlapping(fit, places, spans, count)
+    return frozenset(aside)
+
+
+def _overlapping(fit: Fit, places: tuple[int, ...], spans: list[tuple[int, int]], count: int) -> set[int]:
+    """The outputs that share memory with one of the inputs, of which there are `count`."""
+    found: set[int] = set()
+    # In the order of their addresses an array can only meet those before it that have not ended: few of a thousand.
+    reaching: list[int] = []
+    for mine in sorted(range(len(spans)), key=spans.__getitem__):
+        reaching = [other for other in reaching if spans[other][1] > spans[mine][0]]
+        for other, output in [sorted((other, mine)) for other in reaching]:
+            if output >= count and _may_overlap(fit, places, other, output):
                 if other >= count:
                     raise ArgumentError("Two arrays of out= share memory, and would overwrite each other.")
-                aside.add(position)
-    return frozenset(aside)
+                found.add(fit.positions[output - count])
+        reaching.append(mine)
+    return found
+
+
+def _may_overlap(fit: Fit, places: tuple[int, ...], one: int, other: int) -> bool:
+    """Whether two arrays share memory; true, too, where an exact answer would take too long."""
+    theirs, ours = (_stand_in(fit.forms[at], places[at]) for at in (one, other))
+    return bool(np.may_share_memory(theirs, ours, max_work=_MAX_WORK))
 
 
 def _stand_in(form: Form, address: int) -> Array:
