@@ -88,7 +88,7 @@ def inv(a: Any) -> Any:
            [-0.  ,  0.25]])
     """
     inverse = _inverse(a, rows_of_square(a))
-    return _with_partials(a, np.eye(len(a)), inverse, inverse)
+    return _with_partials(a, np.eye(len(a)), inverse, inverse, _is_complex(a))
 
 
 def solve(a: Any, b: Any) -> Any:
@@ -126,7 +126,7 @@ def solve(a: Any, b: Any) -> Any:
     else:
         both = _solution(a, [(*one, *unit) for unit, one in zip(np.eye(size), columns, strict=True)], size)
         found, inverse = both[:, :-size], both[:, -size:]
-    solution = _with_partials(a, columns, found, inverse)
+    solution = _with_partials(a, columns, found, inverse, _is_complex(a) or _is_complex(columns))
     return solution if right.ndim == 2 else solution[:, 0]
 
 
@@ -160,21 +160,27 @@ def _solution(a: Any, columns: Any, size: int) -> Any:
 # With the inverse Y, dx = Y (db - dA x). Derivatives of the elimination itself take up to ten times as many operations.
 
 
-def _with_partials(a: Any, columns: Any, found: Any, inverse: Any) -> Any:
+def _with_partials(a: Any, columns: Any, found: Any, inverse: Any, is_complex: Any) -> Any:
     """The solutions that were found for some right sides, with derivatives in these and in the matrix."""
     size = len(a)
     solutions: list[Any] = []
     for x, b in zip(np.transpose(found), np.transpose(columns), strict=True):
         given = [*np.ravel(inverse), *x, *np.ravel(a), *b]
-        errors = [_of_parts(_error, 0.0, size, at, given) for at in range(size)]
+        errors = [_of_parts(_error, 0.0, size, at, given, is_complex) for at in range(size)]
         given = [*np.ravel(inverse), *np.ravel(a), *errors]
-        solutions = [*solutions, [_of_parts(_unknown, each, size, at, given) for at, each in enumerate(x)]]
+        unknowns = [_of_parts(_unknown, each, size, at, given, is_complex) for at, each in enumerate(x)]
+        solutions = [*solutions, unknowns]
     return np.transpose(np.array(solutions))
 
 
-def _of_parts(function: Any, value: Any, size: Any, at: Any, given: Any) -> Any:
+def _is_complex(a: Any) -> Any:
+    """Whether any element of an array is a complex number."""
+    return any(isinstance(each, complex | np.complexfloating) for each in np.ravel(a))
+
+
+def _of_parts(function: Any, value: Any, size: Any, at: Any, given: Any, is_complex: Any) -> Any:
     """A function of numbers; of complex ones its real part and its imaginary part, each a function of parts."""
-    if not any(isinstance(each, complex | np.complexfloating) for each in [value, *given]):
+    if not is_complex:
         return function(value, size, at, 0, *given)
     parts = [*[np.real(each) for each in given], *[np.imag(each) for each in given]]
     return complex(function(np.real(value), size, at, 1, *parts), function(np.imag(value), size, at, 2, *parts))
@@ -201,7 +207,7 @@ def _partials_of_error(_value: Any, size: Any, at: Any, part: Any, *given: Any) 
     grid = [np.array(numbers[size * row : size * (row + 1)]) for row in range(2 * size + 2)]
     inverse, x, a, b = np.array(grid[:size]), grid[size], np.array(grid[size + 1 : -1]), grid[-1]
     # What was computed without derivatives has these in its own derivatives.
-    x = _with_partials(a, b[:, None], x[:, None], inverse)[:, 0]
+    x = _with_partials(a, b[:, None], x[:, None], inverse, part != 0)[:, 0]
     partials = [0] * (size * (size + 1)) + [-x[k] if j == at else 0 for j in range(size) for k in range(size)]
     return _by_parts([*partials, *[int(j == at) for j in range(size)]], part)
 
@@ -219,7 +225,7 @@ def _partials_of_unknown(_x: Any, size: Any, at: Any, part: Any, *given: Any) ->
     numbers = _joined(given[:-1], part)
     grid = [numbers[size * row : size * (row + 1)] for row in range(2 * size)]
     inverse, a = np.array(grid[:size]), np.array(grid[size:])
-    weights = _with_partials(a, np.eye(size), inverse, inverse)[at]
+    weights = _with_partials(a, np.eye(size), inverse, inverse, part != 0)[at]
     return _by_parts([*[0] * (2 * size * size), *weights], part)
 
 
