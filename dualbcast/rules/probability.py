@@ -5,14 +5,17 @@ As in `library`, partials are functions of the arguments and then of the result 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from dualbcast import special
-from dualbcast.rules.curvatures import partials
+from dualbcast.rules.curvatures import logistic_density, partials, power_slope
 from dualbcast.rules.registration import alias, rule
 from dualbcast.special.probability import (
+    closed_form_distributions,
     dawson,
+    distributions,
     error,
     incomplete_beta,
     incomplete_gamma_slopes,
@@ -22,6 +25,7 @@ from dualbcast.special.probability import (
     stirling,
 )
 from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
+from dualbcast.special.probability.distributions import probability
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,
     beta_slope_at_zero,
@@ -159,12 +163,44 @@ partials(lambda a, b, x, y: (score_at_zero(y), y / b, beta_slope_at_zero(a, b, x
 partials(
     lambda df, t, y: (probabilities.stdtr_slope_in_df(df, t), probabilities.t_density(df, t)),
 )(probabilities.stdtr)
+partials(lambda df, p, y: probabilities.stdtrit_slopes(df, y))(probabilities.stdtrit)
+
+
+def weibull_quantile_slopes(size: float, rest: float, c: float, y: float) -> tuple[float, float]:
+    """The slopes of size**(1 / c), with value y, in the probability on the other side of `rest` = exp(-size) and c."""
+    in_rest = 1.0 / rest if rest == 0 else power_slope(size, 1.0 / c, y) / rest
+    return in_rest, 0.0 if y == 0 else -(y * math.log(size)) / (c * c)
+
+
+# Their texts would overflow or cancel in the tails, or be 0 * inf at an end.
+partials(lambda z, y: (0.0 if y == 0 else -2.0 * math.pi * (z * y) * y,))(closed_form_distributions.cauchy_pdf)
+partials(lambda z, y: (closed_form_distributions.cauchy_score(z),))(closed_form_distributions.cauchy_logpdf)
+partials(lambda z, y: (closed_form_distributions.cauchy_log_curvature(z),))(closed_form_distributions.cauchy_score)
+partials(lambda q, y: (math.pi + math.pi * y * y,))(closed_form_distributions.cauchy_ppf)
+partials(lambda q, y: (-math.pi - math.pi * y * y,))(closed_form_distributions.cauchy_isf)
+partials(lambda z, y: (y * (1.0 - 2.0 * closed_form_distributions.logistic_cdf(z)),))(
+    closed_form_distributions.logistic_pdf
+)
+partials(lambda q, y: (closed_form_distributions.gumbel_quantile_slope(q),))(closed_form_distributions.gumbel_r_ppf)
+partials(lambda q, y: (y * y * (1.0 + math.log(q)),))(closed_form_distributions.gumbel_quantile_slope)
+partials(lambda q, y: (1.0 / (1.0 - q) / (1.0 if q == 1 else y),))(closed_form_distributions.rayleigh_ppf)
+partials(lambda q, c, y: weibull_quantile_slopes(-math.log1p(-probability(q)), 1.0 - q, c, y))(
+    closed_form_distributions.weibull_min_ppf
+)
 partials(
-    lambda df, p, y: (
-        -probabilities.stdtr_slope_in_df(df, y) / probabilities.t_density(df, y),
-        1.0 / probabilities.t_density(df, y),
+    lambda q, c, y: (
+        -weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[0],
+        weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[1],
     )
-)(probabilities.stdtrit)
+)(closed_form_distributions.weibull_min_isf)
+partials(lambda q, s, y: distributions.lognormal_quantile_slopes(special.ndtri(q), q, s, y))(distributions.lognorm_ppf)
+partials(
+    lambda q, s, y: (
+        -distributions.lognormal_quantile_slopes(-special.ndtri(q), 1.0 - q, s, y)[0],
+        distributions.lognormal_quantile_slopes(-special.ndtri(q), 1.0 - q, s, y)[1],
+    )
+)(distributions.lognorm_isf)
+partials(lambda z, y: (logistic_density(z),))(closed_form_distributions.logistic_cdf)
 for _name in probabilities.UNDER_SCIPYS_NAMES:
     alias(getattr(probabilities, _name), f"scipy.special.{_name}")
 for _spelling, _method in located_distributions.METHODS.items():

@@ -134,7 +134,7 @@ def beta_density(a: float, b: float, x: float) -> float:
         return beta_density_at_zero(a, b, x)
     if x == 1:
         return beta_density_at_zero(b, a, 1.0 - x)
-    return beta_term(a, b, x, 1.0 - x) * (a / (x * (1.0 - x)))
+    return beta_term(a, b, x, 1.0 - x) / (x * (1.0 - x)) * a
 
 
 def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, float, float]:

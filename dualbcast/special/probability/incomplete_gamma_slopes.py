@@ -22,7 +22,7 @@ def gamma_density(a: float, x: float) -> float:
         return 0.0
     if x == 0:
         return gamma_density_at_zero(a, x)
-    return poisson_term(a, x) * (a / x)
+    return poisson_term(a, x) / x * a
 
 
 def poisson_score(a: float, x: float, y: float) -> float:

@@ -177,6 +177,11 @@ def stdtr(df: float, t: float) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+def is_far(df: float, t: float) -> bool:
+    """Whether 1 + t * t / df is t * t / df, which may overflow."""
+    return abs(t) > 2.0**30 + 2.0**23 * df
+
+
 def stdtr_slope_in_df(df: float, t: float) -> float:
     """The slope of `stdtr` in the degrees of freedom."""
     if df == math.inf:
@@ -186,7 +191,8 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
     in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))
     along = 0.25 * (in_b if middle else -in_a)
-    return math.copysign(along, t * along) - 0.5 * t_density(df, t) * (t / df)
+    moved = 0.0 if square == math.inf else 0.5 * t_density(df, t) * (t / df)
+    return math.copysign(along, t * along) - moved
 
 
 def t_density(df: float, t: float) -> float:
@@ -200,7 +206,10 @@ def t_log_density(df: float, t: float) -> float:
         return math.nan
     if df == math.inf:
         return -0.5 * t * t - 0.5 * math.log(2.0 * math.pi)
-    return -betaln(0.5 * df, 0.5) - 0.5 * math.log(df) - 0.5 * (df + 1.0) * math.log1p(t * t / df)
+    far, log_df = is_far(df, t), math.log(df)
+    logarithm = math.log1p(abs(t) - 1.0 if far else t * (t / df))
+    logarithm = 2.0 * logarithm - log_df if far else logarithm
+    return -betaln(0.5 * df, 0.5) - 0.5 * log_df - 0.5 * (df + 1.0) * logarithm
 
 
 def stdtrit(df: float, p: float) -> float:
@@ -213,6 +222,13 @@ def stdtrit(df: float, p: float) -> float:
     share = inverse_of_beta(a, b, below, above)
     ratio = (1.0 - share) / share if is_far else share / (1.0 - share)
     return math.copysign(math.sqrt(df * ratio), centred)
+
+
+def stdtrit_slopes(df: float, t: float) -> tuple[float, float]:
+    """The slopes of `stdtrit`, which has the value t, in all arguments; where it is infinite they are as well."""
+    density = t_density(df, t)
+    in_df = -stdtr_slope_in_df(df, t) / density if abs(t) < math.inf else -t
+    return in_df, 1.0 / density
 
 
 def nrdtrimn(p: float, std: float, x: float) -> float:
