@@ -29,9 +29,17 @@ from dualbcast.special.probability.distributions import probability
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,
     beta_slope_at_zero,
+    f_density_at_zero,
+    f_slope_at_zero,
     gamma_density_at_zero,
     gamma_slope_at_zero,
+    odds_at_zero,
+    odds_density_at_zero,
+    odds_slope_at_zero,
     score_at_zero,
+    still,
+    weibull_density_at_zero,
+    weibull_slope_at_zero,
 )
 from dualbcast.special.probability.incomplete_beta import (
     beta_density,
@@ -48,6 +56,7 @@ from dualbcast.special.probability.incomplete_gamma_slopes import (
     gamma_density_slope,
     gamma_score,
     gammainc_slope_in_a,
+    gammaincinv_slope_in_a,
     poisson_score,
     poisson_slope,
 )
@@ -87,12 +96,12 @@ _rule(special.gammainc, lambda a, x, y: (gammainc_slope_in_a(a, x), gamma_densit
 _rule(special.gammaincc, lambda a, x, y: (-gammainc_slope_in_a(a, x), -gamma_density(a, x)), domain=(SHAPE, SHAPE))
 _rule(
     special.gammaincinv,
-    lambda a, p, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), 1.0 / gamma_density(a, y)),
+    lambda a, p, y: (gammaincinv_slope_in_a(a, y), 1.0 / gamma_density(a, y)),
     domain=(SHAPE, INSIDE),
 )
 _rule(
     special.gammainccinv,
-    lambda a, q, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), -1.0 / gamma_density(a, y)),
+    lambda a, q, y: (gammaincinv_slope_in_a(a, y), -1.0 / gamma_density(a, y)),
     domain=(SHAPE, INSIDE),
 )
 
@@ -157,6 +166,11 @@ partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)
 partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(gamma_density)
 partials(lambda a, x, y: (score_at_zero(y), gamma_slope_at_zero(a, x, y)))(gamma_density_at_zero)
 partials(lambda a, b, x, y: (score_at_zero(y), y / b, beta_slope_at_zero(a, b, x, y)))(beta_density_at_zero)
+partials(lambda c, z, y: (score_at_zero(y), weibull_slope_at_zero(c, z)))(weibull_density_at_zero)
+partials(lambda x, rate, y: (rate, 0))(still)
+partials(lambda ratio, z, y: (0, ratio))(odds_at_zero)
+partials(lambda a, b, odds, y: (score_at_zero(y), y / b, odds_slope_at_zero(a, b, odds, y)))(odds_density_at_zero)
+partials(lambda m, n, z, y: (score_at_zero(y), 0.0 if m >= 2 else y, f_slope_at_zero(m, n, z, y)))(f_density_at_zero)
 
 # --- distributions -------------------------------------------------------------------------------------------------
 
@@ -201,6 +215,15 @@ partials(
     )
 )(distributions.lognorm_isf)
 partials(lambda z, y: (logistic_density(z),))(closed_form_distributions.logistic_cdf)
+partials(lambda m, n, z, y: probabilities.f_slopes(m, n, z))(probabilities.fdtr)
+partials(
+    lambda m, n, z, y: (
+        -probabilities.f_slopes(m, n, z)[0],
+        -probabilities.f_slopes(m, n, z)[1],
+        -probabilities.f_slopes(m, n, z)[2],
+    )
+)(probabilities.fdtrc)
+partials(lambda m, n, p, y: probabilities.fdtri_slopes(m, n, y))(probabilities.fdtri)
 for _name in probabilities.UNDER_SCIPYS_NAMES:
     alias(getattr(probabilities, _name), f"scipy.special.{_name}")
 for _spelling, _method in located_distributions.METHODS.items():

@@ -124,15 +124,26 @@ QUANTILES: dict[str, tuple[list[float], list[float]]] = {
     "weibull_min.ppf(q, c=1.0)": ([1.0, 0.0], [inf, -inf]),
     "weibull_min.ppf(q, c=2.5)": ([inf, 0.0], [inf, -inf]),
     "weibull_min.isf(q, c=2.5)": ([-inf, -inf], [-inf, 0.0]),
+    "gamma.ppf(q, a=0.5)": ([0.0, 0.0], [inf, inf]),
+    "gamma.ppf(q, a=1.0)": ([1.0, 0.0], [inf, inf]),
+    "gamma.ppf(q, a=2.5)": ([inf, 0.0], [inf, inf]),
+    "gamma.isf(q, a=2.5)": ([-inf, inf], [-inf, 0.0]),
+    "chi2.ppf(q, df=2.0)": ([2.0, 0.0], [inf, inf]),
+    "beta.ppf(q, a=0.5, b=3.0)": ([0.0, 0.0, 0.0], [inf, 0.0, 0.0]),
+    "beta.ppf(q, a=1.0, b=2.0)": ([0.5, 0.0, 0.0], [inf, 0.0, 0.0]),
+    "beta.isf(q, a=2.0, b=1.0)": ([-0.5, 0.0, 0.0], [-inf, 0.0, 0.0]),
+    "f.ppf(q, dfn=1.0, dfd=1.0)": ([0.0, 0.0, 0.0], [inf, inf, -inf]),
+    "f.ppf(q, dfn=2.0, dfd=5.0)": ([1.0, 0.0, 0.0], [inf, -inf, -inf]),
+    "f.ppf(q, dfn=5.0, dfd=2.0)": ([inf, 0.0, 0.0], [inf, 0.04, -inf]),
     "t.ppf(q, df=3.5)": ([inf, inf], [inf, -inf]),
     "t.isf(q, df=3.5)": ([-inf, -inf], [-inf, inf]),
 }
 
 
-@DTYPES
 @pytest.mark.parametrize("call", QUANTILES)
-def test_slopes_of_quantiles_at_both_ends(call: str, dtype: Any) -> None:
+def test_slopes_of_quantiles_at_both_ends(call: str) -> None:
     """Most were NaN."""
+    dtype = np.float64
     name, *shapes = call.removesuffix(")").replace("(q", "").split(", ")
     given = [float(shape.partition("=")[2]) for shape in shapes]
     arrays = [np.array([0.0, 1.0], dtype), *(np.array([shape, shape], dtype) for shape in given)]
@@ -140,3 +151,42 @@ def test_slopes_of_quantiles_at_both_ends(call: str, dtype: Any) -> None:
     for row, wanted in enumerate(QUANTILES[call]):
         found = [float(np.broadcast_to(jacobian[f"x{position}"], (2,))[row]) for position in range(len(arrays))]
         np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(dtype).eps, err_msg=f"{call} at {row}")
+
+
+# At x = 0: the value, the slopes, and (by its position) a curvature or none.
+ZERO: dict[str, tuple[float, list[float], dict[tuple[int, int], float]]] = {
+    "f.cdf(0, dfn=1, dfd=1)": (0.0, [inf, 0.0, 0.0], {(0, 0): -inf, (1, 1): 0.0, (1, 2): 0.0, (2, 2): 0.0}),
+    "f.cdf(0, dfn=2, dfd=5)": (0.0, [1.0, 0.0, 0.0], {(0, 0): -1.4, (0, 1): -inf, (0, 2): 0.0, (1, 1): 0.0}),
+    "f.sf(0, dfn=2, dfd=5)": (1.0, [-1.0, 0.0, 0.0], {(0, 0): 1.4, (0, 1): inf, (0, 2): 0.0, (1, 1): 0.0}),
+    "f.cdf(0, dfn=3, dfd=2)": (0.0, [0.0, 0.0, 0.0], {(0, 0): inf, (1, 1): 0.0, (1, 2): 0.0, (2, 2): 0.0}),
+    "f.pdf(0, dfn=1, dfd=1)": (inf, [-inf, -inf, inf], {(0, 0): inf}),
+    "f.pdf(0, dfn=2, dfd=5)": (1.0, [-1.4, -inf, 0.0], {(0, 0): 2.52, (2, 2): 0.0}),
+    "f.pdf(0, dfn=3, dfd=2)": (0.0, [inf, 0.0, 0.0], {(0, 0): -inf, (1, 1): 0.0, (2, 2): 0.0}),
+    "f.pdf(0, dfn=4, dfd=6)": (0.0, [16 / 3, 0.0, 0.0], {(0, 0): -320 / 9, (0, 1): -inf, (1, 1): 0.0}),
+    "weibull_min.pdf(0, c=0.5)": (inf, [-inf, -inf], {(0, 0): inf}),
+    "weibull_min.pdf(0, c=1)": (1.0, [-1.0, -inf], {(0, 0): 1.0}),
+    "weibull_min.pdf(0, c=1.5)": (0.0, [inf, 0.0], {(0, 0): -inf, (1, 1): 0.0}),
+    "weibull_min.pdf(0, c=2)": (0.0, [2.0, 0.0], {(0, 0): 0.0, (1, 1): 0.0}),
+    "weibull_min.pdf(0, c=3)": (0.0, [0.0, 0.0], {(0, 0): 6.0, (1, 1): 0.0}),
+    "beta.cdf(0, a=1, b=3)": (0.0, [3.0, 0.0, 0.0], {(0, 0): -6.0, (0, 1): -inf, (0, 2): 1.0, (2, 2): 0.0}),
+    "beta.sf(0, a=1, b=3)": (1.0, [-3.0, 0.0, 0.0], {(0, 0): 6.0, (0, 1): inf, (0, 2): -1.0, (2, 2): 0.0}),
+    "beta.cdf(1, a=3, b=1)": (1.0, [3.0, 0.0, 0.0], {(0, 0): 6.0, (0, 1): 1.0, (0, 2): -inf, (1, 1): 0.0}),
+    "gamma.cdf(0, a=1)": (0.0, [1.0, 0.0], {(0, 0): -1.0, (0, 1): -inf, (1, 1): 0.0}),
+}
+
+
+@pytest.mark.parametrize("call", ZERO)
+def test_at_an_end_of_the_interval(call: str) -> None:
+    """The slopes in the parameters were NaN where the density is not finite, and mixed curvatures were 0 or NaN."""
+    dtype = np.float64
+    name, rest = call.removesuffix(")").split("(")
+    given = [float(part.partition("=")[2] or part) for part in rest.split(", ")]
+    arrays = [np.array([number], dtype) for number in given]
+    value, jacobian, hessian = kernel(f"scipy.stats.{name}", len(arrays)).value_jacobian_and_hessian(*arrays)
+    wanted, slopes, curvatures = ZERO[call]
+    close = {"rtol": 32 * np.finfo(dtype).eps, "atol": 16 * np.finfo(dtype).eps, "err_msg": call}
+    np.testing.assert_allclose(value, wanted, **close)
+    np.testing.assert_allclose([jacobian[f"x{i}"][0] for i in range(len(arrays))], slopes, **close)
+    for (i, j), curvature in curvatures.items():
+        np.testing.assert_allclose(hessian[f"x{i}", f"x{j}"], curvature, **close)
+        np.testing.assert_allclose(hessian[f"x{j}", f"x{i}"], curvature, **close)

@@ -6,6 +6,7 @@ import math
 
 from dualbcast.special.exponentials import log_sigmoid, logit, xlogy
 from dualbcast.special.probability.distributions import outside, positive, probability
+from dualbcast.special.probability.ends import weibull_density_at_zero
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.trigonometric import cospi, sinpi
 
@@ -18,6 +19,8 @@ def weibull_min_pdf(z: float, c: float) -> float:
     if not z >= 0:
         return outside(z, c, 0.0)
     power = math.pow(z, positive(c))
+    if z == 0:
+        return weibull_density_at_zero(positive(c), z)
     return 0.0 if power > _END else c * math.pow(z, c - 1.0) * math.exp(-power)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualbcast.special.normal import ndtri
 from dualbcast.special.probability.beta_functions import betaln
+from dualbcast.special.probability.ends import f_density_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
@@ -150,6 +151,33 @@ def fdtrc(dfn: float, dfd: float, x: float) -> float:
 def share_below(a: float, b: float, part: float, rest: float) -> float:
     """betainc(a, b, part / (part + rest)), also where the share is close to 1."""
     return betainc(a, b, part / (part + rest)) if part <= rest else betaincc(b, a, rest / (part + rest))
+
+
+def f_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
+    """The slopes of `fdtr` in all arguments."""
+    if not 0 < z < math.inf:
+        density = f_density_at_zero(dfn, dfd, z) if z == 0 else 0.0
+        return still(z, score_at_zero(density)), still(z, 0.0 if dfn >= 2 else density), density
+    part, a, b = dfn * z, 0.5 * dfn, 0.5 * dfd
+    rest = dfd / (part + dfd)
+    lower = part <= dfd
+    # The share that is not close to 1.
+    first, second, along = betainc_slopes(*((a, b, part / (part + dfd)) if lower else (b, a, rest)))
+    in_a, in_b = (first, second) if lower else (-second, -first)
+    density = along * rest * (dfn / dfd * rest)
+    moved = z * density
+    return 0.5 * in_a + moved / dfn, 0.5 * in_b - moved / dfd, density
+
+
+def fdtri_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
+    """The slopes of `fdtri`, which has the value z, in all arguments."""
+    in_dfn, in_dfd, density = f_slopes(dfn, dfd, z)
+    if z == 0:
+        return 0.0, 0.0, 1.0 / density
+    if z == math.inf:
+        far = 1.0 / (dfn * dfn) if dfd == 2 else math.copysign(math.inf, 2.0 - dfd)
+        return far, -math.inf, math.inf
+    return -in_dfn / density, -in_dfd / density, 1.0 / density
 
 
 def fdtri(dfn: float, dfd: float, p: float) -> float:
