@@ -24,7 +24,7 @@ from dualbcast.special.probability import (
     probabilities,
     stirling,
 )
-from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
+from dualbcast.special.probability.beta_functions import beta_curvature, beta_mixed_slope, beta_score, beta_slope, rgamma_slope
 from dualbcast.special.probability.distributions import probability
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,
@@ -130,7 +130,7 @@ rule(
 # --- quotients of gamma functions, and the incomplete beta functions -----------------------------------------------
 
 _rule(special.rgamma, lambda x, y: (rgamma_slope(x, y),), domain=((0.1, 15.0),))
-_rule(special.beta, lambda a, b, y: (y * beta_score(a, b), y * beta_score(b, a)), domain=(SHAPE, SHAPE))
+_rule(special.beta, lambda a, b, y: (beta_slope(a, b, y), beta_slope(b, a, y)), domain=(SHAPE, SHAPE))
 _rule(special.betaln, lambda a, b, y: (beta_score(a, b), beta_score(b, a)), domain=(SHAPE, SHAPE))
 _rule(
     special.poch,
@@ -149,6 +149,13 @@ _rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domai
 for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
+partials(
+    lambda a, b, y, slope: (
+        beta_curvature(a, b, y, slope),
+        beta_mixed_slope(a, b, y),
+        0,
+    )
+)(beta_slope)
 # The text of the slope in b would cancel where a is small.
 partials(lambda a, b, y: (stirling.trigamma_gap(a, b), special.polygamma(1, a + b)))(stirling.digamma_gap)
 # In these the density y is given, and their slopes are those of changes that it takes part in.

@@ -190,3 +190,16 @@ def test_at_an_end_of_the_interval(call: str) -> None:
     for (i, j), curvature in curvatures.items():
         np.testing.assert_allclose(hessian[f"x{i}", f"x{j}"], curvature, **close)
         np.testing.assert_allclose(hessian[f"x{j}", f"x{i}"], curvature, **close)
+
+
+def test_the_mixed_curvature_of_beta_without_its_poles() -> None:
+    """It was a difference of numbers like 1 / a**3: at 1e-8 it was -2e8 instead of 2.4."""
+    small = [1e-8, 1e-5, 1e-3, 0.1, 2.5, 60.0]
+    a, b = (np.array(column) for column in zip(*((x, y) for x in small for y in small), strict=True))
+    hessian = kernel("scipy.special.beta", 2).hessian(a, b)
+    for row, point in enumerate(zip(a, b, strict=True)):
+        wanted = exact(mp.beta, point, (1, 1))
+        assert abs(hessian["x0", "x1"][row] - wanted) <= 1e-15 * (64 + 1 / min(point)) * abs(wanted), point
+        for orders, names in (((2, 0), ("x0", "x0")), ((0, 2), ("x1", "x1"))):
+            wanted = exact(mp.beta, point, orders)
+            assert abs(hessian[names][row] - wanted) <= 1e-13 * abs(wanted), (point, names)
