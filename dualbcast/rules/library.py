@@ -58,19 +58,21 @@ def _change(change: float) -> float:
 CHANGED = customise(_change, lambda change, y: (1.0,), None, "partials").name
 
 
-# The rules for products and quotients would lose the digits of slopes that are small.
-customise(
-    complex_numbers.tanh_real,
-    lambda x, y, value: (complex_numbers.tanh_slope(x, y).real, -complex_numbers.tanh_slope(x, y).imag),
-    None,
-    "partials",
-)
-customise(
-    complex_numbers.tanh_imag,
-    lambda x, y, value: (complex_numbers.tanh_slope(x, y).imag, complex_numbers.tanh_slope(x, y).real),
-    None,
-    "partials",
-)
+def _analytic(name: str) -> None:
+    """Give the parts of a complex function, and those of its slope, derivatives by the equations of Cauchy and Riemann.
+
+    The rules for products and quotients would lose the digits of slopes and curvatures that are small.
+    """
+    parts = vars(complex_numbers)
+    real, imag, curvature = parts[f"{name}_slope_real"], parts[f"{name}_slope_imag"], parts[f"{name}_curvature"]
+    customise(parts[f"{name}_real"], lambda x, y, value: (real(x, y), -imag(x, y)), None, "partials")
+    customise(parts[f"{name}_imag"], lambda x, y, value: (imag(x, y), real(x, y)), None, "partials")
+    customise(real, lambda x, y, value: (curvature(x, y).real, -curvature(x, y).imag), None, "partials")
+    customise(imag, lambda x, y, value: (curvature(x, y).imag, curvature(x, y).real), None, "partials")
+
+
+_analytic("tanh")
+_analytic("atanh")
 
 
 # All lambdas have the same parameters; some need only a few of them.
