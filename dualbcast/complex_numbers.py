@@ -223,16 +223,6 @@ def tanh_slope(x: float, y: float) -> Any:
     return quotient(complex(inverse * inverse, 0.0), square(complex(math.cos(y), math.tanh(x) * math.sin(y))))
 
 
-def tanh_slope_real(x: float, y: float) -> float:
-    """The real part of the derivative of tanh."""
-    return tanh_slope(x, y).real
-
-
-def tanh_slope_imag(x: float, y: float) -> float:
-    """The imaginary part of the derivative of tanh."""
-    return tanh_slope(x, y).imag
-
-
 def tanh_curvature(x: float, y: float) -> Any:
     """The second derivative of tanh, by its value and the first one."""
     return -2.0 * (complex(tanh_real(x, y), tanh_imag(x, y)) * tanh_slope(x, y))
@@ -255,9 +245,32 @@ def tan(z: Any) -> Any:
 
 def asinh(z: Any) -> Any:
     """The inverse hyperbolic sine, by W. Kahan's formula (*Branch cuts for complex elementary functions*, 1987)."""
-    below, above = sqrt(complex(1.0 + z.imag, -z.real)), sqrt(complex(1.0 - z.imag, z.real))
-    real = math.asinh(below.real * above.imag - above.real * below.imag)
-    return complex(real, math.atan2(z.imag, below.real * above.real - below.imag * above.imag))
+    return complex(asinh_real(z.real, z.imag), asinh_imag(z.real, z.imag))
+
+
+def asinh_real(x: float, y: float) -> float:
+    """The real part of asinh(x + i y)."""
+    below, above = sqrt(complex(1.0 + y, -x)), sqrt(complex(1.0 - y, x))
+    return math.asinh(below.real * above.imag - above.real * below.imag)
+
+
+def asinh_imag(x: float, y: float) -> float:
+    """The imaginary part of asinh(x + i y)."""
+    below, above = sqrt(complex(1.0 + y, -x)), sqrt(complex(1.0 - y, x))
+    return math.atan2(y, below.real * above.real - below.imag * above.imag)
+
+
+def asinh_slope(x: float, y: float) -> Any:
+    """The derivative of asinh at x + i y, 1 / sqrt(1 + z * z), of numbers that do not overflow."""
+    scale = 1.0 / max(abs(x), abs(y), 1.0)
+    a, b = scale * x, scale * y
+    return scale * reciprocal(sqrt(complex((scale - b) * (scale + b) + a * a, 2.0 * a * b)))
+
+
+def asinh_curvature(x: float, y: float) -> Any:
+    """The second derivative of asinh, by the first one."""
+    slope = asinh_slope(x, y)
+    return -(complex(x, y) * slope * square(slope))
 
 
 def acosh(z: Any) -> Any:
@@ -287,16 +300,6 @@ def atanh_imag(x: float, y: float) -> float:
 def atanh_slope(x: float, y: float) -> Any:
     """The derivative of atanh at x + i y, 1 / (1 - z * z)."""
     return reciprocal(complex((1.0 - x) * (1.0 + x) + y * y, -2.0 * x * y))
-
-
-def atanh_slope_real(x: float, y: float) -> float:
-    """The real part of the derivative of atanh."""
-    return atanh_slope(x, y).real
-
-
-def atanh_slope_imag(x: float, y: float) -> float:
-    """The imaginary part of the derivative of atanh."""
-    return atanh_slope(x, y).imag
 
 
 def atanh_curvature(x: float, y: float) -> Any:

@@ -64,14 +64,24 @@ def _analytic(name: str) -> None:
     The rules for products and quotients would lose the digits of slopes and curvatures that are small.
     """
     parts = vars(complex_numbers)
-    real, imag, curvature = parts[f"{name}_slope_real"], parts[f"{name}_slope_imag"], parts[f"{name}_curvature"]
-    customise(parts[f"{name}_real"], lambda x, y, value: (real(x, y), -imag(x, y)), None, "partials")
-    customise(parts[f"{name}_imag"], lambda x, y, value: (imag(x, y), real(x, y)), None, "partials")
-    customise(real, lambda x, y, value: (curvature(x, y).real, -curvature(x, y).imag), None, "partials")
-    customise(imag, lambda x, y, value: (curvature(x, y).imag, curvature(x, y).real), None, "partials")
+    slope, curvature = parts[f"{name}_slope"], parts[f"{name}_curvature"]
+
+    def slope_real(x: float, y: float) -> float:
+        return slope(x, y).real
+
+    def slope_imag(x: float, y: float) -> float:
+        return slope(x, y).imag
+
+    slope_real.__name__, slope_imag.__name__ = f"{name}_slope_real", f"{name}_slope_imag"
+    real, imag = parts[f"{name}_real"], parts[f"{name}_imag"]
+    customise(real, lambda x, y, value: (slope_real(x, y), -slope_imag(x, y)), None, "partials")
+    customise(imag, lambda x, y, value: (slope_imag(x, y), slope_real(x, y)), None, "partials")
+    customise(slope_real, lambda x, y, value: (curvature(x, y).real, -curvature(x, y).imag), None, "partials")
+    customise(slope_imag, lambda x, y, value: (curvature(x, y).imag, curvature(x, y).real), None, "partials")
 
 
 _analytic("tanh")
+_analytic("asinh")
 _analytic("atanh")
 
 

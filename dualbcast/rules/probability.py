@@ -24,7 +24,13 @@ from dualbcast.special.probability import (
     probabilities,
     stirling,
 )
-from dualbcast.special.probability.beta_functions import beta_curvature, beta_mixed_slope, beta_score, beta_slope, rgamma_slope
+from dualbcast.special.probability.beta_functions import (
+    beta_curvature,
+    beta_mixed_slope,
+    beta_score,
+    beta_slope,
+    rgamma_slope,
+)
 from dualbcast.special.probability.distributions import probability
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,

@@ -9,7 +9,13 @@ import math
 import numpy as np
 
 from dualbcast.special.gamma import digamma, polygamma
-from dualbcast.special.probability.stirling import digamma_gap, log_power, log_stirling_ratio, stirling_ratio, trigamma_gap
+from dualbcast.special.probability.stirling import (
+    digamma_gap,
+    log_power,
+    log_stirling_ratio,
+    stirling_ratio,
+    trigamma_gap,
+)
 from dualbcast.special.trigonometric import cospi, sinpi
 
 
