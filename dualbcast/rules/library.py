@@ -66,10 +66,10 @@ def _analytic(name: str) -> None:
     parts = vars(complex_numbers)
     slope, curvature = parts[f"{name}_slope"], parts[f"{name}_curvature"]
 
-    def slope_real(x: float, y: float) -> float:
+    def slope_real(x: float, y: float) -> Any:
         return slope(x, y).real
 
-    def slope_imag(x: float, y: float) -> float:
+    def slope_imag(x: float, y: float) -> Any:
         return slope(x, y).imag
 
     slope_real.__name__, slope_imag.__name__ = f"{name}_slope_real", f"{name}_slope_imag"
