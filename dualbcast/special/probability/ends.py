@@ -74,8 +74,7 @@ def f_density_at_zero(dfn: float, dfd: float, z: float) -> float:
 def f_slope_at_zero(dfn: float, dfd: float, z: float, y: float) -> float:
     """The slope in z of the density y."""
     ratio = dfn / dfd
-    of_odds = odds_slope_at_zero(0.5 * dfn, 0.5 * dfd, odds_at_zero(ratio, z), y)
-    return of_odds if of_odds == 0 else ratio * ratio * of_odds
+    return ratio * ratio * odds_slope_at_zero(0.5 * dfn, 0.5 * dfd, odds_at_zero(ratio, z), y)
 
 
 def weibull_density_at_zero(c: float, z: float) -> float:
