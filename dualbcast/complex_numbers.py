@@ -218,11 +218,14 @@ def tanh_imag(x: float, y: float) -> float:
 
 
 def tanh_slope(x: float, y: float) -> Any:
-    """The derivative of tanh at x + i y, 4 q / (1 + q)**2 with q = exp(-2 z) where x > 0; it is even."""
-    side = math.copysign(1.0, x)
-    decay, angle = math.exp(-2.0 * side * x), 2.0 * side * y
-    q = complex(decay * math.cos(angle), -decay * math.sin(angle))
-    return 4.0 * q / square(1.0 + q)
+    """The derivative of tanh at x + i y, of the same factors: 1 / (cosh(x) * (cos(y) + i tanh(x) * sin(y)))**2."""
+    inverse = 1.0 / math.cosh(x)
+    return quotient(complex(inverse * inverse, 0.0), square(complex(math.cos(y), math.tanh(x) * math.sin(y))))
+
+
+def tanh_curvature(x: float, y: float) -> Any:
+    """The second derivative of tanh, by its value and the first one."""
+    return -2.0 * (complex(tanh_real(x, y), tanh_imag(x, y)) * tanh_slope(x, y))
 
 
 def sin(z: Any) -> Any:
@@ -242,9 +245,32 @@ def tan(z: Any) -> Any:
 
 def asinh(z: Any) -> Any:
     """The inverse hyperbolic sine, by W. Kahan's formula (*Branch cuts for complex elementary functions*, 1987)."""
-    below, above = sqrt(complex(1.0 + z.imag, -z.real)), sqrt(complex(1.0 - z.imag, z.real))
-    real = math.asinh(below.real * above.imag - above.real * below.imag)
-    return complex(real, math.atan2(z.imag, below.real * above.real - below.imag * above.imag))
+    return complex(asinh_real(z.real, z.imag), asinh_imag(z.real, z.imag))
+
+
+def asinh_real(x: float, y: float) -> float:
+    """The real part of asinh(x + i y)."""
+    below, above = sqrt(complex(1.0 + y, -x)), sqrt(complex(1.0 - y, x))
+    return math.asinh(below.real * above.imag - above.real * below.imag)
+
+
+def asinh_imag(x: float, y: float) -> float:
+    """The imaginary part of asinh(x + i y)."""
+    below, above = sqrt(complex(1.0 + y, -x)), sqrt(complex(1.0 - y, x))
+    return math.atan2(y, below.real * above.real - below.imag * above.imag)
+
+
+def asinh_slope(x: float, y: float) -> Any:
+    """The derivative of asinh at x + i y, 1 / sqrt(1 + z * z), of numbers that do not overflow."""
+    scale = 1.0 / max(abs(x), abs(y), 1.0)
+    a, b = scale * x, scale * y
+    return scale * reciprocal(sqrt(complex((scale - b) * (scale + b) + a * a, 2.0 * a * b)))
+
+
+def asinh_curvature(x: float, y: float) -> Any:
+    """The second derivative of asinh, by the first one."""
+    slope = asinh_slope(x, y)
+    return -(complex(x, y) * slope * square(slope))
 
 
 def acosh(z: Any) -> Any:
@@ -256,11 +282,29 @@ def acosh(z: Any) -> Any:
 
 def atanh(z: Any) -> Any:
     """The inverse hyperbolic tangent, by Kahan's formula."""
-    sign = math.copysign(1.0, z.real)
-    x, y = sign * z.real, sign * z.imag
-    real = 0.25 * math.log1p(4.0 * x / ((1.0 - x) * (1.0 - x) + y * y))
-    imag = 0.5 * math.atan2(2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
-    return complex(sign * real, sign * imag)
+    return complex(atanh_real(z.real, z.imag), atanh_imag(z.real, z.imag))
+
+
+def atanh_real(x: float, y: float) -> float:
+    """The real part of atanh(x + i y)."""
+    size, side = abs(x), math.copysign(1.0, x)
+    return side * (0.25 * math.log1p(4.0 * size / ((1.0 - size) * (1.0 - size) + y * y)))
+
+
+def atanh_imag(x: float, y: float) -> float:
+    """The imaginary part of atanh(x + i y)."""
+    side = math.copysign(1.0, x)
+    return 0.5 * side * math.atan2(2.0 * (side * y), (1.0 - side * x) * (1.0 + side * x) - y * y)
+
+
+def atanh_slope(x: float, y: float) -> Any:
+    """The derivative of atanh at x + i y, 1 / (1 - z * z)."""
+    return reciprocal(complex((1.0 - x) * (1.0 + x) + y * y, -2.0 * x * y))
+
+
+def atanh_curvature(x: float, y: float) -> Any:
+    """The second derivative of atanh, by the first one."""
+    return 2.0 * (complex(x, y) * square(atanh_slope(x, y)))
 
 
 def asin(z: Any) -> Any:

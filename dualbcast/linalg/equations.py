@@ -80,6 +80,12 @@ def inv(a: Any) -> Any:
     ShapeError
         The matrix is not square. In a kernel that is a `CompileError`.
 
+    Notes
+    -----
+    Up to 3 by 3, the result is NaN, infinite or 0 where the determinant leaves the range of its format: for elements
+    around 1e-100 and less or 1e100 and more, and in float32 around 1e-12 and 1e12. To scale every matrix first would
+    more than double the time; multiply by a power of two beforehand where that may happen.
+
     Examples
     --------
     >>> from dualbcast import linalg
@@ -104,7 +110,8 @@ def solve(a: Any, b: Any) -> Any:
     Returns
     -------
     array
-        Of the shape of `b`. Its elements are infinite or NaN if the matrix is singular.
+        Of the shape of `b`. Its elements are infinite or NaN if the matrix is singular. Up to 3 by 3 it is the product
+        with `inv`, whose notes say for how large and small elements.
 
     Raises
     ------

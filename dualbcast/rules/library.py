@@ -58,19 +58,31 @@ def _change(change: float) -> float:
 CHANGED = customise(_change, lambda change, y: (1.0,), None, "partials").name
 
 
-# The rules for products and quotients would lose the digits of slopes that are small.
-customise(
-    complex_numbers.tanh_real,
-    lambda x, y, value: (complex_numbers.tanh_slope(x, y).real, -complex_numbers.tanh_slope(x, y).imag),
-    None,
-    "partials",
-)
-customise(
-    complex_numbers.tanh_imag,
-    lambda x, y, value: (complex_numbers.tanh_slope(x, y).imag, complex_numbers.tanh_slope(x, y).real),
-    None,
-    "partials",
-)
+def _analytic(name: str) -> None:
+    """Give the parts of a complex function, and those of its slope, derivatives by the equations of Cauchy and Riemann.
+
+    The rules for products and quotients would lose the digits of slopes and curvatures that are small.
+    """
+    parts = vars(complex_numbers)
+    slope, curvature = parts[f"{name}_slope"], parts[f"{name}_curvature"]
+
+    def slope_real(x: float, y: float) -> Any:
+        return slope(x, y).real
+
+    def slope_imag(x: float, y: float) -> Any:
+        return slope(x, y).imag
+
+    slope_real.__name__, slope_imag.__name__ = f"{name}_slope_real", f"{name}_slope_imag"
+    real, imag = parts[f"{name}_real"], parts[f"{name}_imag"]
+    customise(real, lambda x, y, value: (slope_real(x, y), -slope_imag(x, y)), None, "partials")
+    customise(imag, lambda x, y, value: (slope_imag(x, y), slope_real(x, y)), None, "partials")
+    customise(slope_real, lambda x, y, value: (curvature(x, y).real, -curvature(x, y).imag), None, "partials")
+    customise(slope_imag, lambda x, y, value: (curvature(x, y).imag, curvature(x, y).real), None, "partials")
+
+
+_analytic("tanh")
+_analytic("asinh")
+_analytic("atanh")
 
 
 # All lambdas have the same parameters; some need only a few of them.

@@ -5,14 +5,17 @@ As in `library`, partials are functions of the arguments and then of the result 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from dualbcast import special
-from dualbcast.rules.curvatures import partials
+from dualbcast.rules.curvatures import logistic_density, partials, power_slope
 from dualbcast.rules.registration import alias, rule
 from dualbcast.special.probability import (
+    closed_form_distributions,
     dawson,
+    distributions,
     error,
     incomplete_beta,
     incomplete_gamma_slopes,
@@ -21,13 +24,28 @@ from dualbcast.special.probability import (
     probabilities,
     stirling,
 )
-from dualbcast.special.probability.beta_functions import beta_score, rgamma_slope
+from dualbcast.special.probability.beta_functions import (
+    beta_curvature,
+    beta_mixed_slope,
+    beta_score,
+    beta_slope,
+    rgamma_slope,
+)
+from dualbcast.special.probability.distributions import probability
 from dualbcast.special.probability.ends import (
     beta_density_at_zero,
     beta_slope_at_zero,
+    f_density_at_zero,
+    f_slope_at_zero,
     gamma_density_at_zero,
     gamma_slope_at_zero,
+    odds_at_zero,
+    odds_density_at_zero,
+    odds_slope_at_zero,
     score_at_zero,
+    still,
+    weibull_density_at_zero,
+    weibull_slope_at_zero,
 )
 from dualbcast.special.probability.incomplete_beta import (
     beta_density,
@@ -44,6 +62,7 @@ from dualbcast.special.probability.incomplete_gamma_slopes import (
     gamma_density_slope,
     gamma_score,
     gammainc_slope_in_a,
+    gammaincinv_slope_in_a,
     poisson_score,
     poisson_slope,
 )
@@ -83,12 +102,12 @@ _rule(special.gammainc, lambda a, x, y: (gammainc_slope_in_a(a, x), gamma_densit
 _rule(special.gammaincc, lambda a, x, y: (-gammainc_slope_in_a(a, x), -gamma_density(a, x)), domain=(SHAPE, SHAPE))
 _rule(
     special.gammaincinv,
-    lambda a, p, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), 1.0 / gamma_density(a, y)),
+    lambda a, p, y: (gammaincinv_slope_in_a(a, y), 1.0 / gamma_density(a, y)),
     domain=(SHAPE, INSIDE),
 )
 _rule(
     special.gammainccinv,
-    lambda a, q, y: (-gammainc_slope_in_a(a, y) / gamma_density(a, y), -1.0 / gamma_density(a, y)),
+    lambda a, q, y: (gammaincinv_slope_in_a(a, y), -1.0 / gamma_density(a, y)),
     domain=(SHAPE, INSIDE),
 )
 
@@ -117,7 +136,7 @@ rule(
 # --- quotients of gamma functions, and the incomplete beta functions -----------------------------------------------
 
 _rule(special.rgamma, lambda x, y: (rgamma_slope(x, y),), domain=((0.1, 15.0),))
-_rule(special.beta, lambda a, b, y: (y * beta_score(a, b), y * beta_score(b, a)), domain=(SHAPE, SHAPE))
+_rule(special.beta, lambda a, b, y: (beta_slope(a, b, y), beta_slope(b, a, y)), domain=(SHAPE, SHAPE))
 _rule(special.betaln, lambda a, b, y: (beta_score(a, b), beta_score(b, a)), domain=(SHAPE, SHAPE))
 _rule(
     special.poch,
@@ -136,6 +155,13 @@ _rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domai
 for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
+partials(
+    lambda a, b, y, slope: (
+        beta_curvature(a, b, y, slope),
+        beta_mixed_slope(a, b, y),
+        0,
+    )
+)(beta_slope)
 # The text of the slope in b would cancel where a is small.
 partials(lambda a, b, y: (stirling.trigamma_gap(a, b), special.polygamma(1, a + b)))(stirling.digamma_gap)
 # In these the density y is given, and their slopes are those of changes that it takes part in.
@@ -153,18 +179,64 @@ partials(lambda a, b, x, y: beta_density_slopes(a, b, x, y))(beta_density)
 partials(lambda a, x, y: (gamma_score(a, x, y), gamma_density_slope(a, x, y)))(gamma_density)
 partials(lambda a, x, y: (score_at_zero(y), gamma_slope_at_zero(a, x, y)))(gamma_density_at_zero)
 partials(lambda a, b, x, y: (score_at_zero(y), y / b, beta_slope_at_zero(a, b, x, y)))(beta_density_at_zero)
+partials(lambda c, z, y: (score_at_zero(y), weibull_slope_at_zero(c, z)))(weibull_density_at_zero)
+partials(lambda x, rate, y: (rate, 0))(still)
+partials(lambda ratio, z, y: (0, ratio))(odds_at_zero)
+partials(lambda a, b, odds, y: (score_at_zero(y), y / b, odds_slope_at_zero(a, b, odds, y)))(odds_density_at_zero)
+partials(lambda m, n, z, y: (score_at_zero(y), 0.0 if m >= 2 else y, f_slope_at_zero(m, n, z, y)))(f_density_at_zero)
 
 # --- distributions -------------------------------------------------------------------------------------------------
 
 partials(
     lambda df, t, y: (probabilities.stdtr_slope_in_df(df, t), probabilities.t_density(df, t)),
 )(probabilities.stdtr)
+partials(lambda df, p, y: probabilities.stdtrit_slopes(df, y))(probabilities.stdtrit)
+
+
+def weibull_quantile_slopes(size: float, rest: float, c: float, y: float) -> tuple[float, float]:
+    """The slopes of size**(1 / c), with value y, in the probability on the other side of `rest` = exp(-size) and c."""
+    in_rest = 1.0 / rest if rest == 0 else power_slope(size, 1.0 / c, y) / rest
+    return in_rest, 0.0 if y == 0 else -(y * math.log(size)) / (c * c)
+
+
+# Their texts would overflow or cancel in the tails, or be 0 * inf at an end.
+partials(lambda z, y: (0.0 if y == 0 else -2.0 * math.pi * (z * y) * y,))(closed_form_distributions.cauchy_pdf)
+partials(lambda z, y: (closed_form_distributions.cauchy_score(z),))(closed_form_distributions.cauchy_logpdf)
+partials(lambda z, y: (closed_form_distributions.cauchy_log_curvature(z),))(closed_form_distributions.cauchy_score)
+partials(lambda q, y: (math.pi + math.pi * y * y,))(closed_form_distributions.cauchy_ppf)
+partials(lambda q, y: (-math.pi - math.pi * y * y,))(closed_form_distributions.cauchy_isf)
+partials(lambda z, y: (y * (1.0 - 2.0 * closed_form_distributions.logistic_cdf(z)),))(
+    closed_form_distributions.logistic_pdf
+)
+partials(lambda q, y: (closed_form_distributions.gumbel_quantile_slope(q),))(closed_form_distributions.gumbel_r_ppf)
+partials(lambda q, y: (y * y * (1.0 + math.log(q)),))(closed_form_distributions.gumbel_quantile_slope)
+partials(lambda q, y: (1.0 / (1.0 - q) / (1.0 if q == 1 else y),))(closed_form_distributions.rayleigh_ppf)
+partials(lambda q, c, y: weibull_quantile_slopes(-math.log1p(-probability(q)), 1.0 - q, c, y))(
+    closed_form_distributions.weibull_min_ppf
+)
 partials(
-    lambda df, p, y: (
-        -probabilities.stdtr_slope_in_df(df, y) / probabilities.t_density(df, y),
-        1.0 / probabilities.t_density(df, y),
+    lambda q, c, y: (
+        -weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[0],
+        weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[1],
     )
-)(probabilities.stdtrit)
+)(closed_form_distributions.weibull_min_isf)
+partials(lambda q, s, y: distributions.lognormal_quantile_slopes(special.ndtri(q), q, s, y))(distributions.lognorm_ppf)
+partials(
+    lambda q, s, y: (
+        -distributions.lognormal_quantile_slopes(-special.ndtri(q), 1.0 - q, s, y)[0],
+        distributions.lognormal_quantile_slopes(-special.ndtri(q), 1.0 - q, s, y)[1],
+    )
+)(distributions.lognorm_isf)
+partials(lambda z, y: (logistic_density(z),))(closed_form_distributions.logistic_cdf)
+partials(lambda m, n, z, y: probabilities.f_slopes(m, n, z))(probabilities.fdtr)
+partials(
+    lambda m, n, z, y: (
+        -probabilities.f_slopes(m, n, z)[0],
+        -probabilities.f_slopes(m, n, z)[1],
+        -probabilities.f_slopes(m, n, z)[2],
+    )
+)(probabilities.fdtrc)
+partials(lambda m, n, p, y: probabilities.fdtri_slopes(m, n, y))(probabilities.fdtri)
 for _name in probabilities.UNDER_SCIPYS_NAMES:
     alias(getattr(probabilities, _name), f"scipy.special.{_name}")
 for _spelling, _method in located_distributions.METHODS.items():

@@ -126,6 +126,11 @@ def elliprg(x: float, y: float, z: float) -> float:
     return 0.5 * (parts + math.sqrt(least) * math.sqrt(most / middle))
 
 
+def elliprg_slope(first: float, x: float, y: float, z: float) -> float:
+    """The slope of `elliprg` in z, where R_F is `first`; that of its text would cancel where z is small."""
+    return 0.25 * first - (0.0 if z == 0 else z * elliprd(x, y, z) / 12.0)
+
+
 def products(x: float, y: float, z: float) -> float:
     """The sum of the products of pairs of roots, by which the three numbers approach each other."""
     root_x, root_y, root_z = math.sqrt(x), math.sqrt(y), math.sqrt(z)

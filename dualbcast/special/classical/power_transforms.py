@@ -175,6 +175,11 @@ def boxcox_slope(x: float, power: float) -> float:
     return 1.0 / power / power if x == 0 else squared_moment(math.log(x), power)
 
 
+def power_of_next(x: float, power: float) -> float:
+    """(1 + x)**power, the slope of `boxcox1p` in x for the next power; its slope in the power is by log1p."""
+    return math.pow(1.0 + x, power)
+
+
 def boxcox1p_slope(x: float, power: float) -> float:
     """The derivative of `boxcox1p` in the power."""
     return 1.0 / power / power if x == -1 else squared_moment(math.log1p(x), power)

@@ -8,8 +8,14 @@ import math
 
 import numpy as np
 
-from dualbcast.special.gamma import digamma
-from dualbcast.special.probability.stirling import digamma_gap, log_power, log_stirling_ratio, stirling_ratio
+from dualbcast.special.gamma import digamma, polygamma
+from dualbcast.special.probability.stirling import (
+    digamma_gap,
+    log_power,
+    log_stirling_ratio,
+    stirling_ratio,
+    trigamma_gap,
+)
 from dualbcast.special.trigonometric import cospi, sinpi
 
 
@@ -75,6 +81,26 @@ def betaln(a: float, b: float) -> float:
 def beta_score(a: float, b: float) -> float:
     """digamma(a) - digamma(a + b), the slope of `betaln` in a."""
     return -digamma_gap(a, b) if a > 0 and a + b > 0 else digamma(a) - digamma(a + b)
+
+
+def beta_slope(a: float, b: float, y: float) -> float:
+    """The slope in a of y = beta(a, b)."""
+    return y * beta_score(a, b)
+
+
+def beta_curvature(a: float, b: float, y: float, slope: float) -> float:
+    """The second derivative in a of y = beta(a, b), of which this is the slope."""
+    trigammas = -trigamma_gap(a, b) if a > 0 and a + b > 0 else polygamma(1, a) - polygamma(1, a + b)
+    return slope * beta_score(a, b) + y * trigammas
+
+
+def beta_mixed_slope(a: float, b: float, y: float) -> float:
+    """The mixed second derivative of y = beta(a, b). Its poles at 0, which cancel, are left out."""
+    n = a + b
+    if not (a > 0 and b > 0):
+        return y * (beta_score(a, b) * beta_score(b, a) - polygamma(1, n))
+    left, right, end = digamma_gap(1.0 + a, b) / b, digamma_gap(1.0 + b, a) / a, polygamma(1, 1.0 + n)
+    return y * (a * left * (b * right) + (b / n * (right - end) + a / n * (left - end)))
 
 
 def rgamma(x: float) -> float:

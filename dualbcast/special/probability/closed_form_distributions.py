@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.exponentials import log_sigmoid, logit, sigmoid, xlogy
+from dualbcast.special.exponentials import log_sigmoid, logit, xlogy
 from dualbcast.special.probability.distributions import outside, positive, probability
+from dualbcast.special.probability.ends import weibull_density_at_zero
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.trigonometric import cospi, sinpi
 
@@ -18,6 +19,8 @@ def weibull_min_pdf(z: float, c: float) -> float:
     if not z >= 0:
         return outside(z, c, 0.0)
     power = math.pow(z, positive(c))
+    if z == 0:
+        return weibull_density_at_zero(positive(c), z)
     return 0.0 if power > _END else c * math.pow(z, c - 1.0) * math.exp(-power)
 
 
@@ -133,13 +136,27 @@ def uniform_ppf(q: float) -> float:
 
 
 def cauchy_pdf(z: float) -> float:
-    """The density of the Cauchy distribution."""
-    return 1.0 / (math.pi * (1.0 + z * z))
+    """The density of the Cauchy distribution; scaled, so that the square overflows only where it is 0."""
+    scaled = 2.0**-30 * z
+    return 2.0**-60 / math.pi / (2.0**-60 + scaled * scaled)
+
+
+def cauchy_score(z: float) -> float:
+    """The slope of the logarithm of the density."""
+    return -2.0 / (z + 1.0 / z)
+
+
+def cauchy_log_curvature(z: float) -> float:
+    """The second derivative of the logarithm of the density."""
+    reciprocal = math.pi * cauchy_pdf(z)
+    return -2.0 * ((1.0 - z) * reciprocal) * ((1.0 + z) * reciprocal)
 
 
 def cauchy_logpdf(z: float) -> float:
     """The logarithm of the density of the Cauchy distribution."""
-    return -math.log(math.pi) - math.log1p(z * z)
+    # From here on 1 + z * z is z * z, which may overflow.
+    far = abs(z) > 2.0**30
+    return -math.log(math.pi) - (2.0 if far else 1.0) * math.log(abs(z) if far else 1.0 + z * z)
 
 
 def cauchy_cdf(z: float) -> float:
@@ -195,7 +212,9 @@ def laplace_isf(q: float) -> float:
 
 def logistic_pdf(z: float) -> float:
     """The density of the logistic distribution."""
-    return sigmoid(z) * sigmoid(-z)
+    decay = math.exp(-abs(z))
+    inverse = 1.0 / (1.0 + decay)
+    return decay * inverse * inverse
 
 
 def logistic_logpdf(z: float) -> float:
@@ -205,12 +224,13 @@ def logistic_logpdf(z: float) -> float:
 
 def logistic_cdf(z: float) -> float:
     """The probability that a number with the logistic distribution is at most x."""
-    return sigmoid(z)
+    decay = math.exp(-abs(z))  # which the slope has as well
+    return (decay if z < 0 else 1.0) * (1.0 / (1.0 + decay))
 
 
 def logistic_sf(z: float) -> float:
     """The probability that a number with the logistic distribution is greater than x."""
-    return sigmoid(-z)
+    return logistic_cdf(-z)
 
 
 def logistic_logcdf(z: float) -> float:
@@ -266,3 +286,8 @@ def gumbel_r_logcdf(z: float) -> float:
 def gumbel_r_ppf(q: float) -> float:
     """The number that one with the Gumbel distribution is at most with probability q."""
     return -math.log(-math.log(q))
+
+
+def gumbel_quantile_slope(q: float) -> float:
+    """The slope of the quantile, which is infinite at both ends."""
+    return 1.0 / abs(xlogy(q, q))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.exponentials import xlogy
-from dualbcast.special.normal import SQRT2, SQRT_HALF, density, erfinv, ndtr, ndtri
+from dualbcast.special.normal import DENSITY_AT_ZERO, SQRT2, SQRT_HALF, density, erfinv, ndtr, ndtri
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
@@ -81,9 +81,19 @@ def norm_isf(q: float) -> float:
     return -ndtri(q)
 
 
+def normal_number(z: float, s: float) -> float:
+    """The normal number of a lognormal one. Where its density is 0 it does not change: its slope may be infinite."""
+    return max(math.log(z) / s, -40.0)
+
+
 def lognorm_pdf(z: float, s: float) -> float:
     """The density of a number whose logarithm is normal with standard deviation s."""
-    return density(math.log(z) / s) / (positive(s) * z) if z > 0 else outside(z, s, 0.0)
+    return density(normal_number(z, s)) / (positive(s) * z) if z > 0 else outside(z, s, 0.0)
+
+
+def lognormal_quantile_slopes(z: float, end: float, s: float, y: float) -> tuple[float, float]:
+    """The slopes of y = exp(s * z) in the probability below the normal number z, and in s; y is 0 where `end` is."""
+    return (1.0 / end / s, 0.0) if end == 0 else (s * y * (math.exp(0.5 * z * z) / DENSITY_AT_ZERO), z * y)
 
 
 def lognorm_logpdf(z: float, s: float) -> float:
@@ -96,12 +106,12 @@ def lognorm_logpdf(z: float, s: float) -> float:
 
 def lognorm_cdf(z: float, s: float) -> float:
     """The probability that a lognormal number is at most x."""
-    return ndtr(math.log(z) / positive(s)) if z > 0 else outside(z, s, 0.0)
+    return ndtr(normal_number(z, positive(s))) if z > 0 else outside(z, s, 0.0)
 
 
 def lognorm_sf(z: float, s: float) -> float:
     """The probability that a lognormal number is greater than x."""
-    return ndtr(-math.log(z) / positive(s)) if z > 0 else outside(z, s, 1.0)
+    return ndtr(-normal_number(z, positive(s))) if z > 0 else outside(z, s, 1.0)
 
 
 def lognorm_logcdf(z: float, s: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero
+from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero, score_at_zero, still
 from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio
 
 # Enough for parameters of ten million near the mean; further away far fewer terms are needed.
@@ -134,7 +134,7 @@ def beta_density(a: float, b: float, x: float) -> float:
         return beta_density_at_zero(a, b, x)
     if x == 1:
         return beta_density_at_zero(b, a, 1.0 - x)
-    return beta_term(a, b, x, 1.0 - x) * (a / (x * (1.0 - x)))
+    return beta_term(a, b, x, 1.0 - x) / (x * (1.0 - x)) * a
 
 
 def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, float, float]:
@@ -199,8 +199,11 @@ def betainc_slopes(a: float, b: float, x: float) -> tuple[float, float, float]:
     """
     density = beta_density(a, b, x)
     if not is_inside(a, b, x):
-        none = 0.0 if density == density else math.nan
-        return none, none, density
+        if density != density:
+            return density, density, density
+        # As `beta_density_at_zero` changes with the parameters.
+        score, along = score_at_zero(density), density / (b if x == 0 else a)
+        return still(x, score if x == 0 else along), still(x, along if x == 0 else score), density
     y = 1.0 - x
     term = density * (x * y)
     below = is_below_mean(a, b, x)
@@ -259,10 +262,11 @@ def betaincc_slopes(a: float, b: float, x: float) -> tuple[float, float, float]:
 def betaincinv_slopes(a: float, b: float, y: float) -> tuple[float, float, float]:
     """The slopes of `betaincinv`, which has the value y, in all arguments."""
     in_a, in_b, density = betainc_slopes(a, b, y)
-    return -in_a / density, -in_b / density, 1.0 / density
+    is_end = y == 0 or y == 1
+    return 0.0 if is_end else -in_a / density, 0.0 if is_end else -in_b / density, 1.0 / density
 
 
 def betainccinv_slopes(a: float, b: float, y: float) -> tuple[float, float, float]:
     """The slopes of `betainccinv`, which has the value y, in all arguments."""
-    in_a, in_b, density = betainc_slopes(a, b, y)
-    return -in_a / density, -in_b / density, -1.0 / density
+    in_a, in_b, along = betaincinv_slopes(a, b, y)
+    return in_a, in_b, -along

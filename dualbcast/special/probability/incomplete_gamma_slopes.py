@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.gamma import digamma
-from dualbcast.special.probability.ends import gamma_density_at_zero, gamma_slope_at_zero
+from dualbcast.special.probability.ends import gamma_density_at_zero, gamma_slope_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_gamma import MOST, UNIFORM, is_near
 from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
@@ -22,7 +22,7 @@ def gamma_density(a: float, x: float) -> float:
         return 0.0
     if x == 0:
         return gamma_density_at_zero(a, x)
-    return poisson_term(a, x) * (a / x)
+    return poisson_term(a, x) / x * a
 
 
 def poisson_score(a: float, x: float, y: float) -> float:
@@ -73,7 +73,7 @@ def gammainc_slope_in_a(a: float, x: float) -> float:
     if not (a >= 0 and x >= 0):
         return math.nan
     if x == 0 or x == math.inf or a == math.inf:
-        return 0.0
+        return still(x, score_at_zero(gamma_density_at_zero(a, x))) if x == 0 else 0.0
     if is_near(a, x):
         return uniform_slope(a, x)
     scale = poisson_term(a, x)
@@ -85,6 +85,11 @@ def gammainc_slope_in_a(a: float, x: float) -> float:
         return scale * (total * score + slope)
     total, slope = fraction_with_slope(a, x)
     return -(scale * (a * (total * score + slope) + total))
+
+
+def gammaincinv_slope_in_a(a: float, x: float) -> float:
+    """The slope in a of `gammaincinv` and of `gammainccinv`, which have the value x."""
+    return x if x == 0 or x == math.inf else -gammainc_slope_in_a(a, x) / gamma_density(a, x)
 
 
 def power_series_with_slope(a: float, x: float) -> tuple[float, float]:

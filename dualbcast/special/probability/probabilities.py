@@ -11,6 +11,7 @@ import numpy as np
 
 from dualbcast.special.normal import ndtri
 from dualbcast.special.probability.beta_functions import betaln
+from dualbcast.special.probability.ends import f_density_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
@@ -152,6 +153,33 @@ def share_below(a: float, b: float, part: float, rest: float) -> float:
     return betainc(a, b, part / (part + rest)) if part <= rest else betaincc(b, a, rest / (part + rest))
 
 
+def f_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
+    """The slopes of `fdtr` in all arguments."""
+    if not 0 < z < math.inf:
+        density = f_density_at_zero(dfn, dfd, z) if z == 0 else 0.0
+        return still(z, score_at_zero(density)), still(z, 0.0 if dfn >= 2 else density), density
+    part, a, b = dfn * z, 0.5 * dfn, 0.5 * dfd
+    rest = dfd / (part + dfd)
+    lower = part <= dfd
+    # The share that is not close to 1.
+    first, second, along = betainc_slopes(*((a, b, part / (part + dfd)) if lower else (b, a, rest)))
+    in_a, in_b = (first, second) if lower else (-second, -first)
+    density = along * rest * (dfn / dfd * rest)
+    moved = z * density
+    return 0.5 * in_a + moved / dfn, 0.5 * in_b - moved / dfd, density
+
+
+def fdtri_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
+    """The slopes of `fdtri`, which has the value z, in all arguments."""
+    in_dfn, in_dfd, density = f_slopes(dfn, dfd, z)
+    if z == 0:
+        return 0.0, 0.0, 1.0 / density
+    if z == math.inf:
+        far = 1.0 / (dfn * dfn) if dfd == 2 else math.copysign(math.inf, 2.0 - dfd)
+        return far, -math.inf, math.inf
+    return -in_dfn / density, -in_dfd / density, 1.0 / density
+
+
 def fdtri(dfn: float, dfd: float, p: float) -> float:
     """The inverse of `fdtr` in x."""
     a, b = 0.5 * dfn, 0.5 * dfd
@@ -177,6 +205,11 @@ def stdtr(df: float, t: float) -> float:
     return 1.0 - tail if t > 0 else tail
 
 
+def is_far(df: float, t: float) -> bool:
+    """Whether 1 + t * t / df is t * t / df, which may overflow."""
+    return abs(t) > 2.0**30 + 2.0**23 * df
+
+
 def stdtr_slope_in_df(df: float, t: float) -> float:
     """The slope of `stdtr` in the degrees of freedom."""
     if df == math.inf:
@@ -186,7 +219,8 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
     in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))
     along = 0.25 * (in_b if middle else -in_a)
-    return math.copysign(along, t * along) - 0.5 * t_density(df, t) * (t / df)
+    moved = 0.0 if square == math.inf else 0.5 * t_density(df, t) * (t / df)
+    return math.copysign(along, t * along) - moved
 
 
 def t_density(df: float, t: float) -> float:
@@ -200,7 +234,10 @@ def t_log_density(df: float, t: float) -> float:
         return math.nan
     if df == math.inf:
         return -0.5 * t * t - 0.5 * math.log(2.0 * math.pi)
-    return -betaln(0.5 * df, 0.5) - 0.5 * math.log(df) - 0.5 * (df + 1.0) * math.log1p(t * t / df)
+    far, log_df = is_far(df, t), math.log(df)
+    logarithm = math.log1p(abs(t) - 1.0 if far else t * (t / df))
+    logarithm = 2.0 * logarithm - log_df if far else logarithm
+    return -betaln(0.5 * df, 0.5) - 0.5 * log_df - 0.5 * (df + 1.0) * logarithm
 
 
 def stdtrit(df: float, p: float) -> float:
@@ -213,6 +250,13 @@ def stdtrit(df: float, p: float) -> float:
     share = inverse_of_beta(a, b, below, above)
     ratio = (1.0 - share) / share if is_far else share / (1.0 - share)
     return math.copysign(math.sqrt(df * ratio), centred)
+
+
+def stdtrit_slopes(df: float, t: float) -> tuple[float, float]:
+    """The slopes of `stdtrit`, which has the value t, in all arguments; where it is infinite they are as well."""
+    density = t_density(df, t)
+    in_df = -stdtr_slope_in_df(df, t) / density if abs(t) < math.inf else -t
+    return in_df, 1.0 / density
 
 
 def nrdtrimn(p: float, std: float, x: float) -> float:

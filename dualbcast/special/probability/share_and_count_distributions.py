@@ -9,6 +9,7 @@ import numpy as np
 from dualbcast.special.exponentials import xlog1py, xlogy
 from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.distributions import outside, positive
+from dualbcast.special.probability.ends import f_density_at_zero
 from dualbcast.special.probability.incomplete_beta import beta_density, betainc, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
 from dualbcast.special.probability.probabilities import (
@@ -97,6 +98,8 @@ def f_pdf(z: float, dfn: float, dfd: float) -> float:
     """The density of the F distribution."""
     if not 0 <= z < math.inf:
         return outside(z, min(dfn, dfd), 0.0)
+    if z == 0:
+        return f_density_at_zero(positive(dfn), positive(dfd), z)
     a, b, odds = 0.5 * dfn, 0.5 * dfd, dfn / dfd * z
     density = math.exp(f_logpdf(z, dfn, dfd))
     if odds < _NEAR:
