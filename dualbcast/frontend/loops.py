@@ -384,7 +384,7 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
         model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
         if missing or not (isinstance(model, Const) and all(value == model for value in values)):
             # Without `missing` no other path reads it, but Numba does not see that and needs a value.
-            values.append(lack if missing else paths.zeros_like(model))
+            values.append(lack if missing else paths.blank_like(model))
             copies.append(loop.before)
         after[name] = paths.unify(env, name, values, copies)
     if leaving and not missing and all(bindings.get(Key.SKIPPING) == TRUE for bindings in ends):

@@ -1,5 +1,6 @@
-"""Statements that speak, `print` and `assert`: their texts become templates in notes, and kernels have none of them.
+"""Statements that speak, `print`, `assert` and `raise`: their texts become templates in notes.
 
+Kernels have none of them.
 A function whose statements speak is lowered a second time, with notes, for the elements that reach one.
 """
 
@@ -35,6 +36,24 @@ def _assert(env: Environment, stmt: ast.Assert, _: list[ast.stmt]) -> None:
     values = [test]
     template = _template(env, stmt.msg, values) if stmt.msg else ""
     append_note(env, "assert", (template,), tuple(values), stmt)
+
+
+def append_raise(env: Environment, stmt: ast.Raise) -> None:
+    """Append what a `raise` says, which only elements that come to it do."""
+    called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
+    known = expression(env, called) if called is not None else None
+    kind = known.object if isinstance(known, Static) else None
+    if isinstance(kind, Exception):  # one that has been made outside of the function
+        kind, args = type(kind), [ast.copy_location(ast.Constant(", ".join(map(str, kind.args))), stmt)]
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        env.fail(stmt, "only an exception can be raised", 'raise ValueError("…")')
+    if env.notes is None:
+        problem = "raise cannot be compiled in the function or the partials of a rule"
+        env.fail(stmt, problem, "a conditional value, such as nan in place of the error")
+    env.speaks = True
+    values: list[Atom] = []
+    template = ", ".join(_template(env, arg, values) for arg in args)
+    append_note(env, "raise", (template,), tuple(values), stmt, kind)
 
 
 @lowers(ast.Expr)

@@ -23,12 +23,19 @@ def note(env: Environment, what: Any, name: str, value: Value, node: ast.AST) ->
         append_note(env, what, tuple(numbers), tuple(numbers.values()), node)
 
 
-def append_note(env: Environment, what: Any, labels: tuple[str, ...], values: tuple[Expr, ...], node: ast.AST) -> None:
-    """Append a note, if notes are wanted."""
+def append_note(
+    env: Environment,
+    what: Any,
+    labels: tuple[str, ...],
+    values: tuple[Expr, ...],
+    node: ast.AST,
+    kind: type[Exception] | None = None,
+) -> None:
+    """Append a note, if notes are wanted; `kind` is the class of the error that a `raise` names."""
     if not env.notes:
         return
     frame, where = env.frame, env.locate(node)
-    stmt: Stmt = Note(what, labels, values, frame.name, len(frame.calls), where)
+    stmt: Stmt = Note(what, labels, values, frame.name, len(frame.calls), where, kind)
     for state in [frame.bindings.get(flag, FALSE) for flag in frame.flags]:
         if state == TRUE:  # no path comes here
             return

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import operator
 import types
 from collections.abc import Callable
 from functools import partial
@@ -73,6 +74,8 @@ OPERATORS: list[tuple[type[ast.AST], str, str, str]] = [
     (ast.UAdd, "pos", "pos", "positive"),
     (ast.Invert, "invert", "invert", "invert"),
 ]
+# Those of text, which is known when the kernel is compiled.
+_OF_TEXT: dict[str, Callable[[Any, Any], Any]] = {"add": operator.add, "mul": operator.mul, "mod": operator.mod}
 _NAMES = {syntax: name for syntax, name, _, _ in OPERATORS}
 _METHODS = {syntax: method.rstrip("_") for syntax, _, method, _ in OPERATORS}
 
@@ -102,6 +105,10 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
     joined = _joined(env, name, left, right, node)
     if joined is not None:
         return joined
+    if name in _OF_TEXT and any(isinstance(side, Static) and isinstance(side.object, str) for side in (left, right)):
+        known = [side.value if isinstance(side, Const) else getattr(side, "object", None) for side in (left, right)]
+        if None not in known:
+            return Static(env.evaluate(node, _OF_TEXT[name], *known))
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -185,25 +192,25 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 
 def _compare_two(
-    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.AST], two: tuple[Value, ast.AST], node: ast.AST
+    env: Environment, syntax: ast.cmpop, one: tuple[Value, ast.AST], two: tuple[Value, ast.AST], node: ast.AST
 ) -> Value:
     (left, left_node), (right, right_node) = one, two
-    if type(operator) in _NAMES and (is_array(left) or is_array(right)):
-        return elementwise(env, partial(on_elements, type(operator), env, node), (left, right), node)
-    if isinstance(operator, ast.Is | ast.IsNot):
+    if type(syntax) in _NAMES and (is_array(left) or is_array(right)):
+        return elementwise(env, partial(on_elements, type(syntax), env, node), (left, right), node)
+    if isinstance(syntax, ast.Is | ast.IsNot):
         test = _identical(env, left, right, node)
-    elif isinstance(operator, ast.In | ast.NotIn):
+    elif isinstance(syntax, ast.In | ast.NotIn):
         test = _contains(env, left, right, node, right_node)
-    elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
-        if isinstance(operator, ast.NotEq):
+    elif isinstance(syntax, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
+        if isinstance(syntax, ast.NotEq):
             for first, second in ((left, right), (right, left)):
                 own = call_method(env, first, "__ne__", second, node=node)
                 if own is not None:
                     return truth(env, node, own)
         test = equal(env, left, right, node)
     else:
-        return ordered(env, _NAMES[type(operator)], left, right, node, (left_node, right_node))
-    return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
+        return ordered(env, _NAMES[type(syntax)], left, right, node, (left_node, right_node))
+    return test if isinstance(syntax, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:

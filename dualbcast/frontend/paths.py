@@ -6,6 +6,7 @@ If paths that merge bind a name to different numbers, the name becomes a variabl
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import cast
@@ -14,6 +15,7 @@ from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
 from dualbcast.frontend.records import as_complex, as_record, is_captured_dataclass, of_one_class
 from dualbcast.frontend.values import (
+    RAISES,
     Bindings,
     Closure,
     Copies,
@@ -212,7 +214,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     if live and not isinstance(live[0], Unassigned):
         for position, value in enumerate(values):
             if skipping[position] and not (same(value, live[0]) or _is_like(value, live[0])):
-                filled[position] = zeros_like(live[0])
+                filled[position] = blank_like(live[0])
                 # The zeros must not be read where that path goes on.
                 for loop in env.frame.loops:
                     if isinstance(loop, Unrolled):
@@ -223,7 +225,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
         return values, set()
     for position, value in enumerate(values):
         if isinstance(value, Unassigned) and not value.conflict:
-            filled[position] = zeros_like(leaving[0])
+            filled[position] = blank_like(leaving[0])
     return filled, set().union(*flags) if live else set()
 
 
@@ -252,8 +254,11 @@ def unify(
     conflict = next((value for value in unassigned if value.conflict), None)
     if conflict is None and unassigned and name == Key.RESULT:
         # The result is read only on paths that have returned; on others any number will do.
-        model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
-        return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
+        model = next((value for value in values if not isinstance(value, Unassigned)), None)
+        if model is None:
+            return RAISES if RAISES in unassigned else unassigned[0]
+        stand_ins = {id(value): blank_like(model, raises=value == RAISES) for value in unassigned}
+        return unify(env, name, [stand_ins.get(id(value), value) for value in values], copies)
     if unassigned:
         return conflict or unassigned[0]
     numbers = [value for value in values if isinstance(value, Atom)]
@@ -302,12 +307,15 @@ def _is_like(value: Value, model: Value) -> bool:
     return all(isinstance(without_name(each), Atom) for each in (value, model))
 
 
-def zeros_like(value: Value) -> Value:
-    """A value of the same shape and kinds, for a path on which nothing reads it."""
+def blank_like(value: Value, *, raises: bool = False) -> Value:
+    """A value of the same shape and kinds, for a path on which nothing reads it.
+
+    On one that `raises` an error the floats in it are nan, for calls that leave out what speaks.
+    """
     if isinstance(value, Record):
-        return value.like(map(zeros_like, value))
+        return value.like(blank_like(item, raises=raises) for item in value)
     if isinstance(value, Atom):
-        return zero(value.kind)
+        return Const(math.nan, "float") if raises and value.kind == "float" else zero(value.kind)
     return value
 
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NoReturn
 
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items
 from dualbcast.frontend.inlining import make_closure
-from dualbcast.frontend.messages import words
+from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, in_order, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
-from dualbcast.frontend.values import Bindings, Frame, Key, Record, Static, Unrolled, Value, describe, is_instance
+from dualbcast.frontend.values import (
+    RAISES,
+    Bindings,
+    Frame,
+    Key,
+    Record,
+    Static,
+    Unrolled,
+    Value,
+    describe,
+    is_instance,
+)
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # Classes whose pattern takes the object itself: `case float(x)`.
@@ -97,8 +107,14 @@ def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     value = expression(env, stmt.value)
     if env.finish is not None and frame is env.outermost:
         value = env.finish(value, stmt)
-    frame.bindings[Key.RESULT] = value
     note(env, "return", "return", value, stmt)
+    return _leave(env, value, stmt)
+
+
+def _leave(env: Environment, value: Value, stmt: ast.Return | ast.Raise) -> bool | None:
+    """Leave the function with a result."""
+    frame = env.frame
+    frame.bindings[Key.RESULT] = value
     frame.returned_at = stmt
     frame.bindings[Key.RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = TRUE
@@ -121,9 +137,11 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
 
 
 @lowers(ast.Raise)
-def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> NoReturn:
+def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> bool | None:
+    """An error of the elements that come here; one of the call where all of them do."""
     if env.block is not env.root:
-        env.fail(stmt, "raise cannot be compiled", "a return of nan: elements of an array cannot stop each other")
+        append_raise(env, stmt)
+        return _leave(env, RAISES, stmt)
     called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
     name = ast.unparse(called) if called is not None else "an exception"
     env.fail(stmt, f"this call raises {name}{words(env, args)}")

@@ -201,6 +201,9 @@ class Unassigned:
     conflict: bool = False
 
 
+# The result of a function on a path that ends with an error.
+RAISES = Unassigned("every path through this function raises an error")
+
 Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Whole | Unassigned | Record
 Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]

@@ -270,16 +270,18 @@ class Continue:
 class Note:
     """What a step of the user's function does, for those who watch it run; kernels have none.
 
-    `labels` are the names of the `values`; the one label of `print` and `assert` is a template of `str.format`, and the
-    first value of `assert` its condition. `depth` counts the inlined calls around it; `function` is the innermost.
+    `labels` are the names of the `values`; the first label of `print`, `assert` and `raise` is a template of
+    `str.format`, and the first value of `assert` its condition. `depth` counts the inlined calls around it; `function`
+    is the innermost. `kind` is the class of the error that a `raise` names.
     """
 
-    what: Literal["argument", "assign", "test", "return", "print", "assert"]
+    what: Literal["argument", "assign", "test", "return", "print", "assert", "raise"]
     labels: tuple[str, ...]
     values: tuple[Expr, ...]
     function: str = ""
     depth: int = 0
     location: Location = field(default=NOWHERE, repr=False)
+    kind: type[Exception] | None = field(default=None, repr=False)
 
 
 Stmt = Assign | If | While | For | Break | Continue | Note

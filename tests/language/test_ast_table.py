@@ -70,7 +70,6 @@ WHOLE = (
 )
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
-NAN = "a return of nan: elements of an array cannot stop each other"
 YIELD = "return: a function gives one value; in __iter__, return iter((a, b))"
 ASYNC = "async def g():\n    {}\n"
 PLAIN = "a plain function"
@@ -153,7 +152,8 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
     ],
     "Match": [Is("match x > 1:\n    case True: return x\n    case _: return y")],
     "Raise": [
-        Not("if x < 0:\n    «raise ValueError»\nreturn x", "raise cannot be compiled", NAN),
+        Is("if x < -9:\n    raise ValueError(f'{x} is small')\nreturn x"),
+        Not("if x < 0:\n    «raise»\nreturn x", "only an exception can be raised", 'raise ValueError("…")'),
         Not("«raise ValueError('no')»", "this call raises ValueError: no", None),
         Is("if len((x, y)) == 3:\n    raise ValueError\nreturn x"),
     ],

@@ -70,7 +70,7 @@ STATEMENTS = {
     "try": ("«try:»\n    return x\nexcept ValueError:\n    return y", "try", "a test of the values"),
     "try star": ("«try:»\n    return x\nexcept* ValueError:\n    pass", "try", "a test of the values"),
     "with": ("«with x:»\n    return x", "with", "plain statements"),
-    "raise": ("if x < 0:\n    «raise ValueError»\nreturn x", "raise", "nan"),
+    "raise of no exception": ("if x < 0:\n    «raise x»\nreturn x", "only an exception", "raise ValueError"),
     "import": ("«import os»\nreturn x", "import", "top of the file"),
     "from import": ("«from math import sin»\nreturn sin(x)", "import", "top of the file"),
     "global": ("«global total»\ntotal = x\nreturn x", "global", "another output"),
