@@ -10,7 +10,13 @@ from typing import Any
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.records import are_compared, class_of, is_captured_dataclass, of_one_class
+from dualbcast.frontend.records import (
+    are_compared,
+    as_comparable,
+    class_of,
+    is_captured_dataclass,
+    of_one_class,
+)
 from dualbcast.frontend.values import (
     Arguments,
     Keywords,
@@ -82,6 +88,7 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
             break
     if is_array(value):
         env.fail(node, f"{describe(value)} is neither true nor false", "np.all or np.any of it")
+    value = without_name(value) if isinstance(value, Record) else value
     match value:
         case Record() if not value.is_sequence:
             return TRUE
@@ -291,6 +298,7 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     """`left == right`, of numbers, tuples and known objects."""
     env.merged(left, node)
     env.merged(right, node)
+    left, right = as_comparable(left, right)
     if isinstance(left, Atom) and isinstance(right, Atom):
         return binary("eq", env, node, left, right)
     if is_array(left) or is_array(right):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import functools
 import inspect
 import os
@@ -201,7 +202,8 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
     if isinstance(method, FunctionType) and not isinstance(function, type):
         env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
         return _inline_any(env, method, arguments.after(Arguments((Static(function),))), node)
-    if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or _module_of(function) in ("math", "_operator"):
+    is_pure = isinstance(function, enum.EnumMeta) or isinstance(getattr(function, "__self__", None), _IMMUTABLE)
+    if is_pure or _module_of(function) in ("math", "_operator"):
         return _call_now(env, function, arguments, node)
     return None
 
@@ -276,7 +278,8 @@ def _bound(env: Environment, function: Any, place: Any, key: Any, node: ast.AST)
 def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a pure function of known objects, computed when the kernel is compiled."""
     args, keywords = arguments
-    if _module_of(function) and not all(isinstance(arg, Const | Static) for arg in (*args, *keywords.values())):
+    is_known = all(isinstance(arg, Const | Static) for arg in (*args, *keywords.values()))
+    if _module_of(function) and not is_known and not isinstance(function, type):
         _no_rule(env, function, args, node)
     problem = f"{_name_of(function)}() needs arguments that are known when the kernel is compiled"
     plain = [env.known_object(arg, node, problem) for arg in args]

@@ -20,6 +20,7 @@ from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.members import attribute_of_member
 from dualbcast.frontend.values import (
     Arguments,
     Keywords,
@@ -31,6 +32,7 @@ from dualbcast.frontend.values import (
     Value,
     Whole,
     describe,
+    enumeration_of,
     without_name,
 )
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
@@ -211,6 +213,8 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
     computed = member.fget if isinstance(member, property) else getattr(member, "func", None)
     if isinstance(member, property | functools.cached_property) and isinstance(computed, types.FunctionType):
         return inline(env, computed, Arguments((record,)), node)
+    if enumeration_of(record) is not None:
+        return attribute_of_member(env, record, node, lambda each: _attribute_of_object(env, each, node))
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
     is_constant = hasattr(kind, node.attr) and not hasattr(member, "__get__")
     if is_constant or (isinstance(member, staticmethod | classmethod) and is_own):

@@ -21,6 +21,7 @@ from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.operators import condition, short_circuit
+from dualbcast.frontend.records import blank_like
 from dualbcast.frontend.source import assigned_names, local_names, reducer_of
 from dualbcast.frontend.values import (
     Bindings,
@@ -384,7 +385,7 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
         model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
         if missing or not (isinstance(model, Const) and all(value == model for value in values)):
             # Without `missing` no other path reads it, but Numba does not see that and needs a value.
-            values.append(lack if missing else paths.blank_like(model))
+            values.append(lack if missing else blank_like(model))
             copies.append(loop.before)
         after[name] = paths.unify(env, name, values, copies)
     if leaving and not missing and all(bindings.get(Key.SKIPPING) == TRUE for bindings in ends):

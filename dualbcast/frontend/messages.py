@@ -13,7 +13,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.notes import append_note
 from dualbcast.frontend.operators import condition
-from dualbcast.frontend.values import Record, Static, Value, describe, is_complex
+from dualbcast.frontend.values import Record, Static, Value, describe, is_complex, is_member
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # A number of each kind, with which a format is tried.
@@ -133,6 +133,8 @@ def _field(value: Value, values: list[Atom], layout: str = "", *, inside: bool =
     if isinstance(value, Atom):
         values.append(value)
         return f"{{{len(values) - 1}{layout}}}"
+    if isinstance(value, Record) and is_member(value):
+        return _field(value[0], values, layout)
     if isinstance(value, Record) and is_complex(value):
         values.extend(value)
         return f"{{{len(values) - 2}&{len(values) - 1}{layout}}}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Value
+from dualbcast.frontend.values import Record, Value, enumeration_of
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Expr, If, Note, Stmt, Var
 
 
@@ -47,6 +47,8 @@ def _numbers_in(value: Value, name: str) -> Iterator[tuple[str, Atom]]:
     """The numbers in a value, each with how the user would write it: `p.x`, `t[0]`."""
     if isinstance(value, Atom):
         yield name, value
+    elif enumeration_of(value) is not None and isinstance(value, Record):
+        yield name, value[0]
     elif isinstance(value, Record):
         for at, item in enumerate(value):
             yield from _numbers_in(item, f"{name}.{value.fields[at]}" if value.fields else f"{name}[{at}]")

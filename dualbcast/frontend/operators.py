@@ -30,7 +30,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.paths import branch, close_branch, lower_side
-from dualbcast.frontend.records import class_of
+from dualbcast.frontend.records import are_of_one_enumeration, class_of
 from dualbcast.frontend.values import (
     Key,
     Range,
@@ -217,6 +217,8 @@ def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> At
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if left.object is right.object else FALSE
     sides = (left, right)
+    if are_of_one_enumeration([*sides]):
+        return equal(env, left, right, node)
     if any(map(is_member, sides)):  # the number may be that of a member, if paths merge
         env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
     if Static(None) in sides or all(any(isinstance(side, kind) for side in sides) for kind in (Static, Atom)):

@@ -6,14 +6,21 @@ If paths that merge bind a name to different numbers, the name becomes a variabl
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import cast
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
-from dualbcast.frontend.records import as_complex, as_record, is_captured_dataclass, of_one_class
+from dualbcast.frontend.records import (
+    are_of_one_enumeration,
+    as_complex,
+    as_member,
+    as_record,
+    blank_like,
+    is_captured_dataclass,
+    of_one_class,
+)
 from dualbcast.frontend.values import (
     RAISES,
     Bindings,
@@ -37,7 +44,7 @@ from dualbcast.frontend.values import (
     without_name,
 )
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
-from dualbcast.ir.simplification import convert, join, zero
+from dualbcast.ir.simplification import convert, join
 from dualbcast.ir.traversal import renamed, variables
 
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.
@@ -245,11 +252,12 @@ def unify(
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
         return first
-    if raised is None or name in raised:
-        values = [*map(without_name, values)]
-    if raised is None or raised.get(name) in ("record", "complex"):
-        values = of_one_class(env, values if raised is None else [as_complex(value) for value in values])
-        first = values[0]
+    wanted = raised.get(name) if raised is not None else "record"
+    if wanted == "record":
+        values = of_one_class(env, values)
+    elif wanted is not None:
+        values = [without_name(value) if wanted != "complex" else as_complex(without_name(value)) for value in values]
+    first = values[0]
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
     if conflict is None and unassigned and name == Key.RESULT:
@@ -304,19 +312,8 @@ def _is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
     if isinstance(value, Record) and isinstance(model, Record):
         return are_alike((value, model)) and all(map(_is_like, value, model))
-    return all(isinstance(without_name(each), Atom) for each in (value, model))
-
-
-def blank_like(value: Value, *, raises: bool = False) -> Value:
-    """A value of the same shape and kinds, for a path on which nothing reads it.
-
-    On one that `raises` an error the floats in it are nan, for calls that leave out what speaks.
-    """
-    if isinstance(value, Record):
-        return value.like(blank_like(item, raises=raises) for item in value)
-    if isinstance(value, Atom):
-        return Const(math.nan, "float") if raises and value.kind == "float" else zero(value.kind)
-    return value
+    pair = [value, model]
+    return are_of_one_enumeration(pair) or all(isinstance(without_name(each), Atom) for each in pair)
 
 
 # --- values that a loop carries --------------------------------------------------------------------------------------
@@ -329,6 +326,18 @@ class KindRaised(Exception):
         self.path, self.kind = path, kind
 
 
+def _conformed_member(path: str, target: Value, value: Value) -> Value:
+    """A value in the form that a carried target has: a member of an enumeration as such or as its number."""
+    if not are_of_one_enumeration([target, value]):
+        value = without_name(value)
+        if is_member(target) and is_number(value):
+            raise KindRaised(path, value.kind if isinstance(value, Atom) else "complex")
+        return value
+    if isinstance(target, Static):
+        raise KindRaised(path, "record")
+    return as_member(value)
+
+
 def conform(
     env: Environment, path: str, target: Value, value: Value, copies: Copies, node: ast.AST, shown: str = ""
 ) -> None:
@@ -338,9 +347,7 @@ def conform(
     """
     if same(target, value):
         return
-    value = without_name(value)
-    if is_member(target) and is_number(value):
-        raise KindRaised(path, value.kind if isinstance(value, Atom) else "complex")
+    value = _conformed_member(path, target, value)
     if isinstance(target, Var) and isinstance(value, Const | Var):
         kind = join(target.kind, value.kind)
         if kind != target.kind:

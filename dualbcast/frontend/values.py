@@ -6,8 +6,9 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
@@ -45,6 +46,7 @@ class Static:
 class Record(tuple[Any, ...]):
     """The items of a tuple, a list, a small array, a named tuple, a dataclass or an iterator, which is used once.
 
+    The one item of a member of an enumeration that depends on the data is its number, or its place in the class.
     `fields` has the names of the items, if the type gives them names.
     """
 
@@ -311,17 +313,6 @@ def _shape_of(value: Value) -> tuple[int, ...]:
     return (len(value), *(_shape_of(value[0]) if value else ())) if isinstance(value, Record) else ()
 
 
-def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ...], str], Value]) -> Value:
-    """An array of values that `item` makes for each index, and the name of the element there."""
-
-    def part(index: tuple[int, ...]) -> Value:
-        if len(index) == len(shape):
-            return item(index, "_".join([name, *map(str, index)]))
-        return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
-
-    return part(())
-
-
 # What a name that a loop carries must hold: a kind of number, or what is made of numbers.
 Raised = Kind | Literal["complex", "record"]
 
@@ -341,15 +332,28 @@ def is_number(value: Value) -> bool:
     return isinstance(value, Atom) or is_complex(value) or is_member(value)
 
 
+def enumeration_of(value: Value) -> type[enum.Enum] | None:
+    """The class of a member of an enumeration; None for anything else, and where the class has an `==` of its own."""
+    kind: Any = type(value.object) if isinstance(value, Static) else getattr(value, "python_type", None)
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum) or issubclass(kind, enum.Flag):
+        return None
+    return kind if not isinstance(kind.__eq__, FunctionType) else None
+
+
 def is_member(value: Value) -> bool:
     """Whether a value is a member of an enumeration of numbers, such as an IntEnum."""
+    if isinstance(value, Record):
+        return issubclass(value.python_type, enum.Enum) and issubclass(value.python_type, int | float)
     return isinstance(value, Static) and isinstance(value.object, int | float)
 
 
 def without_name(value: Value) -> Value:
     """A member of an enumeration of numbers as its number; any other value as it is."""
-    if not isinstance(value, Static) or not is_member(value):
+    if not is_member(value):
         return value
+    if isinstance(value, Record):
+        return value[0]  # type: ignore[no-any-return]
+    assert isinstance(value, Static)
     return number(int(value.object) if isinstance(value.object, int) else float(value.object))
 
 

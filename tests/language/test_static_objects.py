@@ -37,6 +37,22 @@ class Shade(Enum):
     LIGHT = 0.75
 
 
+class Metal(Enum):
+    IRON = 7.9, 26
+    TIN = 7.3, 50
+    LEAD = 11.3, 82
+
+    def __init__(self, density: float, number: int) -> None:
+        self.density, self.number = density, number
+
+    @property
+    def heavy(self) -> bool:
+        return self.density > 10
+
+    def mass(self, volume: float) -> float:
+        return self.density * volume
+
+
 class Weight(float, Enum):
     LOW = 0.5
     HIGH = 2.0
@@ -66,6 +82,7 @@ CAPTURED = {
     "Pair": Pair,
     "Disc": Disc,
     "Shade": Shade,
+    "Metal": Metal,
     "Weight": Weight,
     "Stage": Stage,
     "Event": Event,
@@ -94,6 +111,26 @@ VALUES = {
     "flags that are set": "e = Event.RAIN\nif x > 1:\n    e |= Event.FROST\nreturn e, y * (e & Event.FROST)",
     "member in a tuple": "t = (Stage.SOWN, x)\nif x > 1:\n    t = (Stage.RIPE, y)\nreturn t",
     "member as an index": "return (x, y, x * y)[Stage.RIPE]",
+    "identity of members": "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if s is Stage.SOWN else y * s.value",
+    "members without a number": (
+        "s = Shade.DARK\nif x > 1:\n    s = Shade.LIGHT\n"
+        "return x if s is Shade.DARK else y, s == Shade.LIGHT, s in (Shade.DARK, x), s.value * y, not s"
+    ),
+    "attributes of members": (
+        "m = Metal.IRON if x > 1 else Metal.LEAD\nreturn m.density * x, m.value[1] * y, m.mass(y), m.heavy"
+    ),
+    "members by cases": (
+        "m = Metal.IRON\nif x > 1:\n    m = Metal.LEAD\nmatch m:\n    case Metal.IRON:\n        return x\n"
+        "    case _:\n        return y"
+    ),
+    "members that a loop carries": (
+        "m, steps = Metal.IRON, 0\nwhile m is not Metal.LEAD and steps < 9:\n    x += y\n    steps += 1\n"
+        "    m = Metal.LEAD if x > 3 else Metal.TIN\nreturn x, steps, m.density"
+    ),
+    "members of a call": (
+        "def kind(x):\n    if x > 1:\n        return Shade.DARK\n    return Shade.LIGHT\n"
+        "return (kind(x) is kind(y)) * x + Shade(0.25).value + Stage(1)"
+    ),
     "states of a loop": (
         "s, heat = Stage.SOWN, 0.0\nfor _ in range(4):\n    heat += x\n    match s:\n"
         "        case Stage.SOWN if heat > 1.2:\n            s = Stage.GROWING\n"
@@ -157,14 +194,29 @@ ERRORS = {
     "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
     "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of an empty tuple", "a start value"),
     "identity of a member": (
-        "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if «s is Stage.SOWN» else y",
+        "s = Stage.SOWN if x > 1 else 2\nreturn x if «s is Stage.SOWN» else y",
         "numbers have no identity",
         "== instead of `is`",
     ),
-    "member without a number": (
-        "s = Shade.DARK\nif x > 1:\n    s = Shade.LIGHT\nreturn x if «s» == Shade.DARK else y",
-        "s is an object of type Shade, depending on the data, as only numbers may",
+    "name of a member by data": (
+        "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if «s.name» == 'SOWN' else y",
+        "which member this is depends on the data, and its name is text, as only numbers may",
+        "a comparison of the member: s == Stage.SOWN",
+    ),
+    "member as a result": (
+        "s = Shade.DARK if x > 1 else Shade.LIGHT\n«return s»",
+        "an output is a Shade",
+        "a return of numbers, or of tuples of numbers",
+    ),
+    "members of two classes": (
+        "s = Shade.DARK\nif x > 1:\n    s = Metal.IRON\nreturn x if «s» is Shade.DARK else y",
+        "s is an object of type Metal and an object of type Shade, depending on the data, as only numbers may",
         "one kind of thing on every path",
+    ),
+    "member by data": (
+        "return «Stage(int(x))» * y",
+        "Stage() needs arguments that are known when the kernel is compiled",
+        ...,
     ),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
 }

@@ -23,7 +23,6 @@ from dualbcast.frontend.values import (
     Record,
     Static,
     Value,
-    array_named,
     complex_number,
     describe,
     is_complex,
@@ -185,6 +184,17 @@ def of_parts(env: Environment, parts: Sequence[Value], node: ast.AST) -> Value:
 
 
 # --- captured arrays ------------------------------------------------------------------------------------------------
+
+
+def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ...], str], Value]) -> Value:
+    """An array of values that `item` makes for each index, and the name of the element there."""
+
+    def part(index: tuple[int, ...]) -> Value:
+        if len(index) == len(shape):
+            return item(index, "_".join([name, *map(str, index)]))
+        return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
+
+    return part(())
 
 
 def captured(env: Environment, capture: Capture, kind: Kind) -> Value | None:
