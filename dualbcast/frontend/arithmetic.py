@@ -10,6 +10,7 @@ from typing import Any
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
+from dualbcast.frontend.objects.dictionaries import keys_of
 from dualbcast.frontend.records import (
     are_compared,
     as_comparable,
@@ -19,7 +20,6 @@ from dualbcast.frontend.records import (
 )
 from dualbcast.frontend.values import (
     Arguments,
-    Keywords,
     Record,
     Static,
     Value,
@@ -89,11 +89,12 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
     if is_array(value):
         env.fail(node, f"{describe(value)} is neither true nor false", "np.all or np.any of it")
     value = without_name(value) if isinstance(value, Record) else value
+    keys = keys_of(env, value)
     match value:
-        case Record() if not value.is_sequence:
-            return TRUE
-        case Record() | Keywords():
-            return TRUE if value else FALSE
+        case _ if keys is not None:
+            return TRUE if keys else FALSE
+        case Record():
+            return TRUE if value or not value.is_sequence else FALSE
         case Static(known):
             return TRUE if env.evaluate(node, bool, known) else FALSE
         case _ if is_function(value):
@@ -374,6 +375,8 @@ def _own_equality(env: Environment, left: Value, right: Value, node: ast.AST) ->
 def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
     if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
+    if left.fields != right.fields and left.python_type is dict:
+        env.fail(node, "dictionaries with other keys, or in another order, cannot be compared", "their items")
     compared = are_compared(left)
     if compared is None:
         name = left.python_type.__name__

@@ -206,6 +206,11 @@ for _function in (math.floor, math.ceil, math.trunc):
     _builtin(_function)(partial(_integral, _function.__name__))
 
 
+@_builtin(float.is_integer)
+def _is_integer(env: Environment, node: ast.Call, x: Atom, /) -> Value:
+    return TRUE if x.kind != "float" else binary("eq", env, node, binary("mod", env, node, x, Const(1, "int")), ZERO)
+
+
 @_builtin(round)
 def _round(env: Environment, node: ast.Call, value: Value, /, ndigits: Value | None = None) -> Value:
     if ndigits is None or ndigits == Static(None):

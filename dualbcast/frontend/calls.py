@@ -30,11 +30,11 @@ from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import reduce_generator
 from dualbcast.frontend.made_records import make_record
+from dualbcast.frontend.objects.dictionaries import is_dictionary, items_at
 from dualbcast.frontend.source import REDUCTIONS, positional_parameters
 from dualbcast.frontend.values import (
     Arguments,
     Derived,
-    Keywords,
     Operator,
     Partial,
     Record,
@@ -55,7 +55,7 @@ _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__fil
 _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
 _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
-_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take))
+_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take), type(dict.get))
 # Functions of numbers that are no ufuncs, and take arrays.
 _ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.real, np.imag, np.angle)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
@@ -80,10 +80,13 @@ def _call_callee(env: Environment, callee: Value, node: ast.Call) -> Value:
         value = expression(env, keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
-        elif isinstance(value, Keywords) and not value.keys() & keywords.keys():
-            keywords.update(value)
+        elif is_dictionary(value):
+            spread = items_at(env, value, ast.unparse(keyword.value), keyword.value)
+            if spread.keys() & keywords.keys():
+                env.fail(keyword.value, f"two values for {', '.join(spread.keys() & keywords.keys())}", "one of them")
+            keywords.update(spread)
         else:
-            problem = f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}"
+            problem = f"`**` spreads dictionaries only, and this is {describe(value)}"
             env.fail(keyword.value, problem, "the keywords written out")
     return call_value(env, callee, Arguments(args, keywords), node)
 

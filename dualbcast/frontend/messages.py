@@ -12,6 +12,7 @@ import builtins
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.notes import append_note
+from dualbcast.frontend.objects.changes import change_by_method
 from dualbcast.frontend.operators import condition
 from dualbcast.frontend.values import Record, Static, Value, describe, is_complex, is_member
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
@@ -58,9 +59,11 @@ def append_raise(env: Environment, stmt: ast.Raise) -> None:
 
 @lowers(ast.Expr)
 def _expression(env: Environment, stmt: ast.Expr, _: list[ast.stmt]) -> None:
-    """An expression as a statement: a docstring, `...`, or a call of `print`."""
+    """An expression as a statement: a docstring, `...`, a call of `print`, or of a method that changes a list."""
     node = stmt.value
     if isinstance(node, ast.Constant) and (isinstance(node.value, str) or node.value is ...):
+        return
+    if change_by_method(env, stmt):
         return
     if isinstance(node, ast.Call) and env.notes is not None and expression(env, node.func) == Static(builtins.print):
         _print(env, node)

@@ -29,6 +29,7 @@ from dualbcast.frontend.arrays.vectors import contracted, elementwise, is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.dictionaries import dictionary, has_key, is_dictionary, items_at
 from dualbcast.frontend.paths import branch, close_branch, lower_side
 from dualbcast.frontend.records import are_of_one_enumeration, class_of
 from dualbcast.frontend.values import (
@@ -119,6 +120,8 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
 
 def _joined(env: Environment, name: str, left: Value, right: Value, node: ast.AST) -> Value | None:
     """The tuple or list that `+` joins of two, or that `*` repeats; None for anything else."""
+    if name == "bitor" and is_dictionary(left) and is_dictionary(right):
+        return dictionary({**items_at(env, left, "", node), **items_at(env, right, "", node)})
     sequences = [side for side in (left, right) if isinstance(side, Record) and side.is_sequence]
     if name == "add" and len(sequences) == 2:
         if sequences[0].family is not sequences[1].family:
@@ -230,6 +233,8 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
     own = call_method(env, container, "__contains__", item, node=node)
     if own is not None:
         return truth(env, node, own)
+    if is_dictionary(container):
+        return TRUE if has_key(env, container, item, node) else FALSE
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
         problem = f"whether {describe(container)} has a number depends on the data"
         known = env.known_object(item, node, problem, "a tuple of numbers")

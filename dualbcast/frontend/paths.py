@@ -12,6 +12,7 @@ from typing import cast
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
+from dualbcast.frontend.objects.sharing import add_base, merged_value
 from dualbcast.frontend.records import (
     are_of_one_enumeration,
     as_complex,
@@ -20,6 +21,7 @@ from dualbcast.frontend.records import (
     blank_like,
     is_captured_dataclass,
     of_one_class,
+    part_of,
 )
 from dualbcast.frontend.values import (
     RAISES,
@@ -251,7 +253,7 @@ def unify(
     """
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
-        return first
+        return first if all(value is first for value in values) else merged_value(first, values)
     wanted = raised.get(name) if raised is not None else "record"
     if wanted == "record":
         values = of_one_class(env, values)
@@ -282,10 +284,10 @@ def unify(
     if len(columns) == len(values) and are_alike(columns):
         own = shown or {Key.RESULT: "the returned value", Key.CHOICE: "this choice"}.get(name, name)
         merged = [
-            unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position), raised)
+            unify(env, f"{_base(name)}_{position}", list(items), copies, part_of(own, columns[0], position), raised)
             for position, items in enumerate(zip(*columns, strict=True))
         ]
-        return columns[0].like(merged)
+        return merged_value(columns[0].like(merged), values)
     if raised is not None:
         return first
     return _conflict(name, values, shown or ("the returned value" if name == Key.RESULT else name))
@@ -299,13 +301,6 @@ def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
     if all(isinstance(value, Static | Closure) for value in values):
         return Unassigned(f"{shown} is {kinds}, depending on the data, as only numbers may", True)
     return Unassigned(f"{shown} is {kinds}, depending on the path that leads here", True)
-
-
-def _part_of(name: str, whole: Record, position: int) -> str:
-    """How messages name an item of a value."""
-    if whole.fields:
-        return f"{name}.{whole.fields[position]}"
-    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
 
 
 def _is_like(value: Value, model: Value) -> bool:
@@ -345,6 +340,8 @@ def conform(
 
     Messages call it `shown`.
     """
+    if isinstance(target, Record) and isinstance(value, Record) and value.can_change:
+        add_base(target, value)
     if same(target, value):
         return
     value = _conformed_member(path, target, value)
@@ -363,7 +360,7 @@ def conform(
         conform(env, path, target, as_complex(value), copies, node, shown)
     elif isinstance(target, Record) and isinstance(value, Record) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
-            own = _part_of(shown or path, target, position)
+            own = part_of(shown or path, target, position)
             conform(env, f"{path}_{position}", inner, item, copies, node, own)
     elif isinstance(value, Unassigned):
         env.fail(node, f"{value.reason}, and the next iteration of the loop needs it")

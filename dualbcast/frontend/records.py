@@ -117,6 +117,13 @@ def blank_like(value: Value, *, raises: bool = False) -> Value:
     return value
 
 
+def part_of(name: str, whole: Record, position: int) -> str:
+    """How messages name an item of a value."""
+    if whole.fields:
+        return f"{name}.{whole.fields[position]}"
+    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
+
+
 def class_of(value: Value) -> type | None:
     """The class of a record, or of a captured dataclass object; None for anything else."""
     if isinstance(value, Static) and is_captured_dataclass(value):

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
-from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
-from dualbcast.frontend.expressions import assign, fit_items
+from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.changes import change_item
+from dualbcast.frontend.objects.sharing import refuse_shared
 from dualbcast.frontend.operators import condition, in_order, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import (
     RAISES,
     Bindings,
-    Frame,
     Key,
     Record,
     Static,
@@ -41,7 +41,7 @@ Sides = tuple[Callable[[], bool], Callable[[], bool]]
 def _assign(env: Environment, stmt: ast.Assign, _: Rest) -> None:
     value = expression(env, stmt.value)
     for target in stmt.targets:
-        assign(env, target, value)
+        assign(env, target, value, partial(change_item, env, stmt))
 
 
 @lowers(ast.AnnAssign)
@@ -52,43 +52,27 @@ def _annotated(env: Environment, stmt: ast.AnnAssign, _: Rest) -> None:
 
 @lowers(ast.AugAssign)
 def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
+    if isinstance(stmt.target, ast.Subscript) and isinstance(stmt.target.value, ast.Name):
+        item = ast.copy_location(ast.Subscript(stmt.target.value, stmt.target.slice, ast.Load()), stmt.target)
+        owner = env.frame.bindings.get(stmt.target.value.id)
+        if isinstance(owner, Record) and owner.can_change:
+            value = expression(env, ast.copy_location(ast.BinOp(item, stmt.op, stmt.value), stmt))
+            if change_item(env, stmt, stmt.target, value):
+                return
     if not isinstance(stmt.target, ast.Name):
         assign(env, stmt.target, FALSE)
         return
     read = ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt.target)
     before = expression(env, read)
-    if isinstance(before, Record) and before.python_type is list:
-        name = stmt.target.id  # in Python, every other name of this list would see the change
-        env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
-    if is_array(before):
-        _refuse_shared(env, stmt, stmt.target.id, before)
+    if isinstance(before, Record) and before.can_change:
+        name, new = stmt.target.id, ast.BinOp(stmt.target, stmt.op, stmt.value)
+        refuse_shared(env, stmt, name, before, f"a new one: {name} = {ast.unparse(new)}")
+        if before.python_type is list and isinstance(stmt.op, ast.Add):
+            assign(env, stmt.target, before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)]))
+            return
     changed = in_place(env, stmt, before)
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
     assign(env, stmt.target, expression(env, both) if changed is None else changed)
-
-
-def _refuse_shared(env: Environment, stmt: ast.AugAssign, name: str, array: Record) -> None:
-    """Refuse a change in place of an array that is read under another name, too: NumPy would change that as well."""
-    own = env.frame
-    place: tuple[Frame, ast.AST] | None = (own, stmt)
-    while place is not None:
-        frame, at = place
-        for other in sorted(_read_after(frame, at) - ({name} if frame is own else set())):
-            value = frame.bindings.get(other)
-            if isinstance(value, Record) and value.shares(array):
-                where = "" if frame is own else " outside of this function"
-                problem = f"{other}{where} and {name} share their elements, which NumPy would change in both"
-                new = ast.BinOp(stmt.target, stmt.op, stmt.value)
-                env.fail(stmt, problem, f"a new array: {name} = {ast.unparse(new)}")
-        place = frame.caller
-
-
-def _read_after(frame: Frame, at: ast.AST) -> set[str]:
-    """The names that a function may read after a statement or a call in it, or in the same line."""
-    nodes, inside = [*ast.walk(frame.node)], {*ast.walk(at)}
-    loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and at in ast.walk(node)]
-    start = min(node.lineno for node in (*loops, at) if isinstance(node, ast.stmt | ast.expr))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside}
 
 
 @lowers(ast.FunctionDef)

@@ -52,7 +52,8 @@ class Record(tuple[Any, ...]):
 
     python_type: type
     fields: tuple[str, ...]
-    base: Record | None = None  # the array of which an array is a view, or that a loop carries under its name
+    # What an array is a view of; the arrays or lists of which this is one, by the path or the iteration.
+    bases: tuple[Record, ...] = ()
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
         self = super().__new__(cls, items)
@@ -73,14 +74,10 @@ class Record(tuple[Any, ...]):
         """Whether it can be indexed, unpacked and looped over: a tuple, a list or an array, and no other."""
         return self.family in (tuple, list, np.ndarray)
 
-    def shares(self, other: Value) -> bool:
-        """Whether in NumPy a change of the other array in place is one of this, or of an array in it."""
-        whole, part = self, other
-        while whole.base is not None:
-            whole = whole.base
-        while isinstance(part, Record) and part.base is not None:
-            part = part.base
-        return whole is part or any(isinstance(item, Record) and item.shares(part) for item in whole)
+    @property
+    def can_change(self) -> bool:
+        """Whether Python can change it in place."""
+        return self.python_type in (list, dict, np.ndarray)
 
     @property
     def is_iterator(self) -> bool:
@@ -232,6 +229,8 @@ class Loop:
     # The paths that leave the loop, and those that start its next iteration.
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
+    # The changes in place: the statement, the name, what changes, and what to write instead.
+    changed: list[tuple[ast.stmt, str, Record, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +380,9 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
 
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
-    return len({(getattr(value, "python_type", tuple), len(value)) for value in values}) == 1
+    return (
+        len({(getattr(value, "python_type", tuple), len(value), getattr(value, "fields", ())) for value in values}) == 1
+    )
 
 
 def same(a: Any, b: Any) -> bool:

@@ -100,7 +100,7 @@ class Structure:
                 f"{name} has dtype {value.dtype}, and this result is complex; pass an array of complex numbers"
             )
         elif self.fields and (isinstance(value, self.type) or self.type is Complex):
-            items = [getattr(value, field) for field in self.fields]
+            items = [value[field] if self.type is dict else getattr(value, field) for field in self.fields]
         if len(items) != len(self.parts):
             given = (
                 f"{len(items)} are given"
@@ -120,7 +120,7 @@ class Structure:
 
 
 def _is_branch(value: Any) -> bool:
-    return isinstance(value, tuple | list) or hasattr(type(value), "__dataclass_fields__")
+    return isinstance(value, tuple | list | dict) or hasattr(type(value), "__dataclass_fields__")
 
 
 NUMBER = Structure()

@@ -124,10 +124,11 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
     ],
     "AugAssign": [
         Is("z = x\nz *= y\nz -= 1\nreturn z"),
+        Is("t = [x]\nt += [y]\nt[0] *= 2\nreturn t"),
         Not(
-            "t = [x]\n«t += [y]»\nreturn t",
-            "a list does not change in a kernel",
-            "a new list: t = [*t, …]",
+            "t = [x]\ns = t\n«t += [y]»\nreturn t, s",
+            "s and t share their elements, which Python would change in both",
+            "a new one: t = t + [y]",
         ),
     ],
     "AnnAssign": [Is("z: float = x * y\nw: int\nw = 2\nreturn z * w")],
@@ -218,7 +219,10 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
             "two numbers, or tuples of one length; for functions, a choice between their results",
         ),
     ],
-    "Dict": [Not("return «{1: x}»", "a dictionary cannot be compiled", "separate variables, or a named tuple")],
+    "Dict": [
+        Is("d = {'a': x, **dict(b=y)}\nreturn d['a'] * d['b']"),
+        Not("return {«1»: x}", "a key of a dictionary must be known text", "a tuple"),
+    ],
     "Set": [Not("return x in «{1, 2}»", "a set cannot be compiled", "a tuple")],
     "ListComp": [
         Is("return sum([a * y for a in (x, 2.0) if True])"),
@@ -232,7 +236,8 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not("return sum(«{a for a in (x, y)}»)", "a set comprehension cannot be compiled", "tuple(… for …)"),
     ],
     "DictComp": [
-        Not("return «{1: a for a in (x, y)}»", "a dictionary comprehension cannot be compiled", "tuple(… for …)"),
+        Is("d = {name: a for name, a in (('a', x), ('b', y))}\nreturn d['a'] * d['b']"),
+        Not("return {«1»: a for a in (x, y)}", "a key of a dictionary must be known text", "a tuple"),
     ],
     "GeneratorExp": [
         Is("return sum(a * y for a in (x, y) if a > 1)"),

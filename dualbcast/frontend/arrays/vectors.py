@@ -226,7 +226,7 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
         case "T":
             turned = moved(env, np.transpose, [array], node)
             if isinstance(turned, Record):
-                turned.base = array
+                turned.bases = (array,)
             return turned
         case "shape":
             return Record(tuple, map(number, shape))
@@ -260,7 +260,7 @@ def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) 
         return of_python(chosen)
     part = array_of(chosen)
     if isinstance(part, Record) and chosen.base is not None:
-        part.base = array
+        part.bases = (array,)
     return part
 
 
