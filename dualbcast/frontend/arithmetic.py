@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
@@ -103,14 +104,17 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
 
 
 def call_method(env: Environment, value: Value, name: str, *args: Value, node: ast.AST) -> Value | None:
-    """The result of a method that the author of a named tuple or dataclass has written.
+    """The result of a method that the author of a named tuple, a dataclass or the class of a known object has written.
 
     None if there is none, or if it returns `NotImplemented`. Complex numbers have methods of numbers only, as
     Python's do.
     """
     if is_complex(value) and not all(map(is_number, args)):
         return None
-    method = getattr(class_of(value), name, None)
+    kind = class_of(value)
+    if isinstance(value, Static) and name != "__bool__" and not isinstance(value.object, type | enum.Enum):
+        kind = type(value.object)
+    method = getattr(kind, name, None)
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None

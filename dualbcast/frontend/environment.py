@@ -339,8 +339,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "Set": ("a set", "a tuple"),
     "SetComp": ("a set comprehension", "tuple(… for …)"),
     "Await": ("await", "plain code: a scalar function runs to its end"),
-    "Yield": ("yield", "return: a function gives one value; in __iter__, return iter((a, b))"),
-    "YieldFrom": ("yield from", "return: a function gives one value; in __iter__, return iter((a, b))"),
     "Try": ("try", "a test of the values beforehand"),
     "TryStar": ("try", "a test of the values beforehand"),
     "With": ("with", "plain statements"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from contextvars import copy_context
-from types import FunctionType
+from types import FunctionType, GeneratorType
 from typing import NoReturn
 
 from dualbcast.errors import CompileError
@@ -138,9 +138,9 @@ def lower_body(env: Environment, frame: Frame) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
     env.frame, caller, node = frame, env.frame, frame.node
     try:
-        yielded = first_yield(node)
-        if yielded is not None:
-            expression(env, yielded)
+        is_generator = first_yield(node) is not None
+        if is_generator:
+            frame.bindings[Key.YIELDED] = Record(list, ())
         for parameter in (*positional_parameters(node.args), node.args.vararg, *node.args.kwonlyargs):
             if parameter is not None:
                 note(env, "argument", parameter.arg, frame.bindings[parameter.arg], parameter)
@@ -150,6 +150,8 @@ def lower_body(env: Environment, frame: Frame) -> Value:
             return value
         frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = FALSE
         falls = statements(env, node.body)
+        if is_generator:
+            return _yielded(env, frame)
         returned = frame.bindings.get(Key.RETURNED, FALSE)
         result = frame.bindings.get(Key.RESULT)
         if falls and (returned != TRUE or result is None):
@@ -162,6 +164,17 @@ def lower_body(env: Environment, frame: Frame) -> Value:
         return env.rename(result, TEMPORARY + node.name)
     finally:
         env.frame = caller
+
+
+def _yielded(env: Environment, frame: Frame) -> Value:
+    """The items of a generator that has run to its end."""
+    items = frame.bindings[Key.YIELDED]
+    if not isinstance(items, Record):
+        problem = "how many items this generator gives depends on the data"
+        env.fail(
+            first_yield(frame.node) or frame.node, problem, "a function that returns a tuple, or a loop without it"
+        )
+    return Record(GeneratorType, items)
 
 
 def in_order(frame: Frame) -> tuple[Value, ...]:

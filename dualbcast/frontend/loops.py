@@ -328,7 +328,8 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
 def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Raised]) -> Loop:
     """A loop with the bindings at the start of an iteration: the names that it assigns are variables."""
     before: Copies = []
-    bindings, names, carried = env.frame.bindings, assigned_names([stmt]) | changed_names([stmt]), {}
+    bindings, carried = env.frame.bindings, {}
+    names = assigned_names([stmt]) | changed_names([stmt]) | ({Key.YIELDED} & bindings.keys())
     for name in sorted(names & bindings.keys()):
         value = bindings[name]
         if not isinstance(value, Unassigned):

@@ -17,6 +17,7 @@ import dualbcast.frontend.arrays.array_functions
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.messages
+import dualbcast.frontend.objects.iterators
 import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.complex_numbers import Complex

@@ -65,6 +65,9 @@ def _expression(env: Environment, stmt: ast.Expr, _: list[ast.stmt]) -> None:
         return
     if change_by_method(env, stmt):
         return
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        expression(env, node)
+        return
     if isinstance(node, ast.Call) and env.notes is not None and expression(env, node.func) == Static(builtins.print):
         _print(env, node)
         return

@@ -367,7 +367,8 @@ def conform(
     else:
         env.fail(
             node,
-            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after an iteration of it",
+            f"{shown or path.strip('<>')} is {describe(target)} before this loop and {describe(value)} after an "
+            "iteration of it",
             "one kind of thing under one name, or two names",
             tried=node,
         )

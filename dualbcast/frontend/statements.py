@@ -86,6 +86,8 @@ def _define(env: Environment, stmt: ast.FunctionDef, _: Rest) -> None:
 @lowers(ast.Return)
 def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
+        if Key.YIELDED in env.frame.bindings:
+            return _leave(env, Static(None), stmt)
         env.fail(stmt, "a return without a value", "the value: `return x`")
     frame = env.frame
     value = expression(env, stmt.value)

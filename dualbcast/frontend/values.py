@@ -32,6 +32,7 @@ class Key:
         "<choice>",
         "<skipping>",
     )
+    YIELDED = "<what this generator gives>"
     # The names that are assigned only where a flag is set, as pairs of the flag and the name.
     PARTLY = "<partly>"
 

@@ -70,7 +70,6 @@ WHOLE = (
 )
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
-YIELD = "return: a function gives one value; in __iter__, return iter((a, b))"
 ASYNC = "async def g():\n    {}\n"
 PLAIN = "a plain function"
 
@@ -248,8 +247,15 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         ),
     ],
     "Await": [Not("«async def g():»\n    return await x\nreturn x", "async cannot be compiled", PLAIN)],
-    "Yield": [Not("«yield x»", "yield cannot be compiled", YIELD)],
-    "YieldFrom": [Not("«yield from (x, y)»", "yield from cannot be compiled", YIELD)],
+    "Yield": [
+        Is("def g():\n    for k in range(3):\n        yield k * x\n    yield y\nreturn sum(g())"),
+        Not(
+            "def g():\n    «yield x»\n    if x > 0:\n        yield y\nreturn sum(g())",
+            "how many items this generator gives depends on the data",
+            "a function that returns a tuple, or a loop without it",
+        ),
+    ],
+    "YieldFrom": [Is("def g():\n    yield from (x, y)\n    yield 2.0\nreturn tuple(g())")],
     "Compare": [Is("return 0 < x <= y")],
     "Call": [
         Is("return math.exp(x) * abs(y)"),

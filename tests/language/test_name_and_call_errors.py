@@ -136,8 +136,6 @@ FLOW = {
     # returns
     "bare return": ("«return»", "a return without a value", "return x"),
     "return of None": ("if x > 0:\n    «return None»\nreturn x", "a return without a value", "return x"),
-    "yield": ("«yield x»", "yield", "return"),
-    "yield from": ("«yield from x»", "yield from", "return"),
 }
 
 # Errors about a function as a whole point at its first line.

@@ -227,12 +227,6 @@ EXPRESSIONS = {
     ),
     "index of a tuple": ("«(x, y).index»(y)", "a tuple of 2 has no index", "enumerate(items)"),
     "count of a list": ("«[x, y].count»(y)", "a list of 2 has no count", "sum(item == x for item in items)"),
-    "filter": ("sum(«filter(bool, (x, y))»)", "filter objects cannot be made in a kernel", "a generator with a test"),
-    "combinations": (
-        "sum(a * b for a, b in «itertools.combinations((x, y), 2)»)",
-        "combinations objects cannot be made in a kernel",
-        "a generator with several",
-    ),
     "item getter": ("«operator.itemgetter(0)»((x, y))", "itemgetter objects cannot be made in a kernel", "a lambda"),
     "order of tuple and number": ("x if «(x, y)» < y else y", "a number is needed here, and this is a tuple", ...),
     "key that is no function": ("«max»((x, y), key=3)", "a number cannot be called", ...),

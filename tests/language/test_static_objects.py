@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import namedtuple
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from types import MappingProxyType
@@ -69,6 +71,28 @@ class Event(IntFlag):
     FROST = 2
 
 
+class Grid:
+    def __init__(self) -> None:
+        self.points, self.weights = (0.25, 0.5, 0.75), (1.0, 0.0, 2.0)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        for point, weight in zip(self.points, self.weights, strict=True):
+            if weight > 0:
+                yield point, weight
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, at: int) -> float:
+        return self.points[at]
+
+    def __add__(self, other: float) -> float:
+        return self.points[0] + other
+
+    def __contains__(self, other: float) -> bool:
+        return other in self.points
+
+
 class Awkward:
     @property
     def broken(self) -> float:
@@ -92,6 +116,8 @@ CAPTURED = {
     "shares": MappingProxyType({k: 0.5**k for k in range(150)}),
     "functools": functools,
     "awkward": Awkward(),
+    "grid": Grid(),
+    "itertools": itertools,
     "bag": frozenset({1, 2}),
     "text": "abc",
 }
@@ -130,6 +156,23 @@ VALUES = {
     "members of a call": (
         "def kind(x):\n    if x > 1:\n        return Shade.DARK\n    return Shade.LIGHT\n"
         "return (kind(x) is kind(y)) * x + Shade(0.25).value + Stage(1)"
+    ),
+    "generators": (
+        "def terms(n):\n    t = 1.0\n    for k in range(n):\n        if k == 4:\n            return\n        yield t\n"
+        "        t *= x / (k + 1)\ndef more():\n    yield from (x, y)\n    yield 3.0\n"
+        "return sum(terms(9)), max(more()), sum(a * b for a, b in zip(terms(3), more()))"
+    ),
+    "objects with methods": (
+        "t = 0.0\nfor point, weight in grid:\n    t += weight * (x - point) ** 2\n"
+        "return t, len(grid), grid[1] * y, grid + x, 0.5 in grid"
+    ),
+    "itertools": (
+        "t = sum(a * b for a, b in itertools.product((1, 2), (x, y))) + sum(itertools.chain((x,), (y, 3.0)))\n"
+        "t += sum(a * b for a, b in itertools.combinations((x, y, 2.0), 2)) + sum(itertools.islice((x, y), 1, None))\n"
+        "t += sum(a - b for a, b in itertools.pairwise((x, y, 2.0))) + sum(itertools.accumulate((x, y, 2.0), max))\n"
+        "t += sum(p[0] * p[1] ** 2 for p in itertools.permutations((x, y, 2.0))) + sum(itertools.repeat(x, 3))\n"
+        "t += sum(a * b for a, b in itertools.zip_longest((x, 1.0), (2.0,), fillvalue=y))\n"
+        "return t + sum(itertools.starmap(pow, ((x, 2), (y, 3)))) + sum(filter(lambda k: k % 2, range(6)))"
     ),
     "states of a loop": (
         "s, heat = Stage.SOWN, 0.0\nfor _ in range(4):\n    heat += x\n    match s:\n"
@@ -216,6 +259,17 @@ ERRORS = {
     "member by data": (
         "return «Stage(int(x))» * y",
         "Stage() needs arguments that are known when the kernel is compiled",
+        ...,
+    ),
+    "filter by data": (
+        "return sum(«filter(lambda a: a > 1, (x, y))»)",
+        "how many items this gives depends on",
+        "a sum with",
+    ),
+    "repeat without end": ("return sum(«itertools.repeat(x)»)", "repeat() without a number of times has no end", ...),
+    "generator of a loop by data": (
+        "def g():\n    k = 0\n    «while k < x:»\n        yield k\n        k += 1\nreturn sum(g())",
+        "what this generator gives is a list of 0 before this loop and a list of 1 after an iteration of it",
         ...,
     ),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
