@@ -307,26 +307,28 @@ class RaisedError(_LocatedError):
         what = f"this is raised for {_element_at(index)}{message and f': {message}'}"
         super().__init__(what, location, [_arguments_there(inputs)])
 
+
+_Located = TypeVar("_Located", bound=_LocatedError)
+
+
+def also_of(error: type[_Located], kind: type[BaseException]) -> type[_Located]:
+    """The subclass of an error's class whose errors are of a user's class, too, and have its name."""
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    if builtin.__basicsize__ != Exception.__basicsize__:
+        return error  # it has attributes of its own, as OSError has
+    own = {"__module__": kind.__module__, "__init__": error.__init__, "__reduce__": _parts_of_mixed}
     # KeyError shows the message as a literal.
-    __str__ = BaseException.__str__
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        kind = None if type(self) is RaisedError else type(self).__bases__[-1]
-        return _raised, (kind, self.args, vars(self))
-
-    @classmethod
-    def of(cls, kind: type[Exception]) -> type[RaisedError]:
-        """The subclass whose errors are also of a user's class, and have its name."""
-        builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-        if builtin.__basicsize__ != Exception.__basicsize__:
-            return cls  # it has attributes of its own, as OSError has
-        return type(kind.__name__, (cls, kind), {"__module__": kind.__module__, "__init__": cls.__init__})
+    return type(kind.__name__, (error, kind), {**own, "__str__": BaseException.__str__})
 
 
-def _raised(kind: type[Exception] | None, args: tuple[Any, ...], attributes: Mapping[str, Any]) -> RaisedError:
-    """A `RaisedError` that has been pickled."""
-    raised = RaisedError.of(kind) if kind is not None else RaisedError
-    error = raised.__new__(raised, *args)
+def _parts_of_mixed(error: _LocatedError) -> tuple[Any, ...]:
+    return _mixed, (*type(error).__bases__, error.args, vars(error))
+
+
+def _mixed(own: type[_Located], kind: type[BaseException], args: tuple[Any, ...], attributes: Any) -> _Located:
+    """An error of two classes that has been pickled."""
+    mixed = also_of(own, kind)
+    error = mixed.__new__(mixed, *args)
     vars(error).update(attributes)
     return error
 

@@ -172,6 +172,16 @@ def _keys(env: Environment, node: ast.Call, mapping: Value, /) -> Record:  # noq
     return Record(tuple, keys_of(env, mapping) or ())
 
 
+@register(BUILTINS, getattr)
+def _getattr(env: Environment, node: ast.Call, obj: Value, name: Value, /) -> Value:  # noqa: ARG001
+    known = env.known_object(
+        name, node, "the name of an attribute must be known when the kernel is compiled", "if/elif"
+    )
+    if not isinstance(known, str):
+        env.fail(node, "the name of an attribute is text", 'getattr(x, "name")')
+    return expression(env, ast.copy_location(ast.Attribute(node.args[0], known, ast.Load()), node))
+
+
 @register(BUILTINS, dataclasses.astuple)
 def _astuple(env: Environment, node: ast.Call, obj: Value, /) -> Value:
     return _of_fields(env, obj, node, lambda record: Record(tuple, record))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from dualbcast.errors import CompileError, also_of
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items, sequence
@@ -130,7 +131,10 @@ def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> bool | None:
         return _leave(env, RAISES, stmt)
     called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
     name = ast.unparse(called) if called is not None else "an exception"
-    env.fail(stmt, f"this call raises {name}{words(env, args)}")
+    known = expression(env, called) if called is not None else None
+    kind = known.object if isinstance(known, Static) else None
+    own = also_of(CompileError, kind) if isinstance(kind, type) and issubclass(kind, Exception) else CompileError
+    raise own(f"this call raises {name}{words(env, args)}", env.locate(stmt), "", env.frame.calls)
 
 
 @lowers(ast.Pass)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import FailedAssertion, RaisedError
+from dualbcast.errors import FailedAssertion, RaisedError, also_of
 from dualbcast.ir import nodes as ir
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element, plain_errors
@@ -67,7 +67,7 @@ class _Speaking(Evaluation[None]):
         if note.what == "print":
             self.texts.append(text_of(note, list(map(self.number, note.values))))
         elif note.what == "raise":
-            raised = RaisedError.of(note.kind or Exception)
+            raised = also_of(RaisedError, note.kind or Exception)
             raise raised(text_of(note, list(map(self.number, note.values))), note.location, *self.element)
         elif note.what == "assert" and not self.number(note.values[0]):
             text = text_of(note, list(map(self.number, note.values)))

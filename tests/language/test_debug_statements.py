@@ -299,6 +299,21 @@ def test_an_error_with_attributes_of_its_own_is_a_raised_error() -> None:
         function(np.array([1.0, -2.0]))
 
 
+def test_what_every_call_raises_is_of_the_class_that_is_named() -> None:
+    function = differentiable_broadcast(
+        from_source(
+            "def f(x, mode):\n    if mode == 'up':\n        return x\n    raise KeyError(f'no {mode}')\n"
+        ).__wrapped__,
+        static="mode",
+    )
+    assert function(1.0, mode="up") == 1.0
+    for _ in range(2):
+        with pytest.raises(KeyError, match="this call raises KeyError: no down") as caught:
+            function(1.0, mode="down")
+        assert isinstance(caught.value, CompileError)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
 def test_every_path_may_not_raise() -> None:
     function = from_source("def f(x):\n    if x < 0:\n        raise OSError\n    else:\n        raise KeyError\n")
     with pytest.raises(CompileError, match="every path through this function raises an error"):

@@ -218,7 +218,7 @@ ARGUMENTS = {
 }
 COMPILED = {
     *("abs", "all", "any", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max", "min", "pow", "round"),
-    *("complex", "dict", "sorted", "sum", "tuple"),
+    *("complex", "dict", "getattr", "sorted", "sum", "tuple"),
 }
 # Their results are no outputs, but what goes over them is compiled.
 ITERATORS = {"enumerate", "map", "range", "reversed", "zip"}

@@ -174,6 +174,8 @@ VALUES = {
         "t += sum(a * b for a, b in itertools.zip_longest((x, 1.0), (2.0,), fillvalue=y))\n"
         "return t + sum(itertools.starmap(pow, ((x, 2), (y, 3)))) + sum(filter(lambda k: k % 2, range(6)))"
     ),
+    "sorted text": "return x if sorted({'b': x, 'a': y})[0] == 'a' and ', '.join(['u', 'v']) == 'u, ' + 'v' else y",
+    "attribute by name": "return getattr(Pair(x, y), 'second') * getattr(functools, 'reduce')(max, (x, y))",
     "states of a loop": (
         "s, heat = Stage.SOWN, 0.0\nfor _ in range(4):\n    heat += x\n    match s:\n"
         "        case Stage.SOWN if heat > 1.2:\n            s = Stage.GROWING\n"

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dualbcast.frontend.arithmetic import truth
-from dualbcast.frontend.builtins import BUILTINS
+from dualbcast.frontend.arithmetic import ordered, truth
+from dualbcast.frontend.builtins import BUILTINS, measure, one_of
 from dualbcast.frontend.environment import Environment, call_value, expression, lowers, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.values import Arguments, Key, Record, Static, Value
-from dualbcast.ir.nodes import Const
+from dualbcast.ir.nodes import FALSE, Atom, Const
 
 _NONE = Static(None)
 
@@ -120,3 +120,40 @@ def _filter(env: Environment, node: ast.Call, function: Value, items: Value, /) 
             env.fail(node, "how many items this gives depends on the data", instead)
         kept += [item] * bool(test.value)
     return Record(type(iter(())), kept)
+
+
+# --- sorting ---------------------------------------------------------------------------------------------------------
+
+_Row = tuple[Value, Value]  # what decides the place of an item, and the item
+
+
+def _row_of(env: Environment, test: Atom, then: _Row, orelse: _Row, node: ast.Call) -> _Row:
+    measure = one_of(env, test, then[0], orelse[0], node)
+    is_measure = then[0] is then[1] and orelse[0] is orelse[1]
+    return measure, measure if is_measure else one_of(env, test, then[1], orelse[1], node)
+
+
+@register(BUILTINS, sorted)
+def _sorted(
+    env: Environment, node: ast.Call, items: Value, /, *, key: Value | None = None, reverse: Value = FALSE
+) -> Value:
+    given = sequence(env, items, node)
+    if (
+        key in (None, _NONE)
+        and given
+        and all(isinstance(item, Static) and isinstance(item.object, str) for item in given)
+    ):
+        texts = [item.object for item in given if isinstance(item, Static)]
+        return Record(list, map(Static, sorted(texts, reverse=reverse not in (FALSE, Const(0, "int")))))
+    rows = [(measure(env, item, key, node), item) for item in given]
+    if not isinstance(reverse, Const):
+        env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
+    name = "gt" if reverse.value else "lt"
+    # Neighbours change places where the second must come first, so that equal numbers keep their order.
+    for end in range(1, len(rows)):
+        for at in range(end, 0, -1):
+            first, second = rows[at - 1], rows[at]
+            test = ordered(env, name, second[0], first[0], node)
+            rows[at - 1] = _row_of(env, test, second, first, node)
+            rows[at] = _row_of(env, test, first, second, node)
+    return Record(list, [item for _, item in rows])
