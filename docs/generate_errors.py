@@ -75,8 +75,9 @@ GROUPS: dict[str, list[Example]] = {
         Example("Assignment to an element", "y[0] = x\nreturn y"),
         Example("An exception that is caught", "try:\n    return x / y\nexcept ZeroDivisionError:\n    return 0.0"),
         Example("A print to a file", 'with open("log.txt", "a") as log:\n    print(x, file=log)\nreturn x * y'),
-        Example("A dictionary", 'parts = {"a": x, "b": y}\nreturn parts["a"] * parts["b"]'),
-        Example("A list that grows", "terms = []\nfor i in range(3):\n    terms.append(x * i)\nreturn sum(terms)"),
+        Example("A dictionary whose keys are not text", "parts = {0: x, 1: y}\nreturn parts[0] * parts[1]"),
+        Example("A list of two names that changes", "a = b = [x]\na.append(y)\nreturn sum(b)"),
+        Example("A list that grows with the data", "terms = []\nif x > 0:\n    terms.append(y)\nreturn sum(terms)"),
         Example("A filter that depends on the data", "positive = [a for a in (x, y) if a > 0]\nreturn sum(positive)"),
         Example("An import inside the function", "from scipy.special import erf\n\nreturn erf(x)"),
         Example("A global variable that is changed", "global calls\ncalls = 1\nreturn x"),
@@ -218,12 +219,13 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "A captured dictionary",
+            "A captured dictionary that changes",
             """
             options = {"scale": 2.0}
 
             @differentiable_broadcast
             def f(x, y):
+                options["scale"] = 3.0
                 return options["scale"] * x * y
             """,
         ),
