@@ -11,9 +11,20 @@ from typing import NoReturn
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.sharing import LASTING
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
-from dualbcast.frontend.values import Arguments, Bindings, Closure, Frame, Key, Keywords, Record, Unassigned, Value
+from dualbcast.frontend.values import (
+    Arguments,
+    Bindings,
+    Closure,
+    Frame,
+    Key,
+    Keywords,
+    Record,
+    Unassigned,
+    Value,
+)
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
@@ -48,7 +59,15 @@ def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closur
     parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
     pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
     defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
-    return Closure(node, env.frame, defaults)
+    return Closure(node, env.frame, {name: _lasting(default) for name, default in defaults.items()})
+
+
+def _lasting(default: Value) -> Value:
+    """A default as what lasts from call to call, so that a change of it in place is an error."""
+    if isinstance(default, Record) and default.can_change:
+        default = default.like(default)
+        default.bases = (LASTING,)
+    return default
 
 
 @register(CALLS, Closure)

@@ -8,6 +8,7 @@ from functools import partial
 
 from dualbcast.errors import CompileError, also_of
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
+from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
@@ -57,6 +58,11 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
         item = ast.copy_location(ast.Subscript(stmt.target.value, stmt.target.slice, ast.Load()), stmt.target)
         owner = env.frame.bindings.get(stmt.target.value.id)
         if isinstance(owner, Record) and owner.can_change:
+            before = expression(env, item)
+            if isinstance(before, Record) and before.can_change and not is_array(owner):
+                env.fail(
+                    stmt, f"an item that is {describe(before)} cannot change in place", "a new item: a[0] = a[0] + b"
+                )
             value = expression(env, ast.copy_location(ast.BinOp(item, stmt.op, stmt.value), stmt))
             if change_item(env, stmt, stmt.target, value):
                 return

@@ -23,6 +23,8 @@ CHANGES = {
     ),
     "an empty list": "t = [x]\nt.clear()\nt.append(y)\nreturn t",
     "items of a list": "t = [0.0] * 4\nfor i in range(4):\n    t[i] = x * i\nt[-1] += y\nreturn t",
+    "the item that a loop is at": "t = [x, y, 2.0]\nfor i, a in enumerate(t):\n    t[i] = a * x\nreturn t",
+    "copies": "a = np.array([x, y])\nb, c = a.copy(), a * 1\nb[0], c[1] = 3.0, x\nreturn tuple(a), tuple(b), tuple(c)",
     "items that change places": "t = [x, y]\nif t[0] > t[1]:\n    t[0], t[1] = t[1], t[0]\nreturn t",
     "a tree that is folded": (
         "v = [max(x * 1.1 ** (2 * j - 4) - y, 0.0) for j in range(5)]\nfor i in range(4, 0, -1):\n"
@@ -99,6 +101,26 @@ SHARED = {
     ),
     "a view": ("a = np.eye(2) * x\nb = a[0]\n«b[0] = y»\nreturn a[0, 0]", "a and b share their elements, which NumPy"),
     "a list in a list": ("t = [[x], [y]]\ns = t[0]\n«s.append(y)»\nreturn sum(t[0])", "t and s share their elements"),
+    "a view of another shape": (
+        "a = np.array([x, y])\nb = a.reshape(2, 1)\n«b += 1»\nreturn a[0]",
+        "a and b share their elements, which NumPy",
+    ),
+    "the same array again": (
+        "a = np.array([x, y])\nb = np.asarray(a)\n«b[0] = 1.0»\nreturn a[0]",
+        "a and b share their elements, which NumPy",
+    ),
+    "a default": (
+        "def g(v=[0.0]):\n    «v.append(x)»\n    return len(v)\nreturn g() + g()",
+        "v is a default, which Python would change for later calls",
+    ),
+    "a list that a loop goes over": (
+        "t, s = [x], 0.0\nfor a in t:\n    if len(t) < 4:\n        «t.append(a + y)»\n    s += a\nreturn s",
+        "t changes while a loop goes over it",
+    ),
+    "a list in a list that grows": (
+        "a = [x]\nb = [a, a]\n«b[0] += [y]»\nreturn len(a)",
+        "an item that is a list of 1 cannot change in place",
+    ),
     "an array of integers": ("a = np.array([1, 2])\n«a[0]» = x\nreturn a[0]", "this array is of kind int"),
     "an index that does not fit": ("a = np.zeros(2)\n«a[2]» = x\nreturn a[0]", "this does not fit an array"),
     "an item of a short list": ("t = [x]\n«t[1]» = y\nreturn t", "index 1 is outside this list of 1"),

@@ -7,6 +7,9 @@ import ast
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.values import Frame, Loop, Record, Value
 
+# Stands for what a default has after other calls.
+LASTING = Record(list, ())
+
 
 def roots(record: Record) -> list[Record]:
     """The records whose elements an array or a list may have: its own, or those of its bases, without end."""
@@ -55,6 +58,9 @@ def refuse_shared(env: Environment, stmt: ast.stmt, name: str, changed: Record, 
     for loop in env.frame.loops:
         if isinstance(loop, Loop):
             loop.changed.append((stmt, name, changed, instead))
+    if any(root is LASTING for root in roots(changed)):
+        env.fail(stmt, f"{name} is a default, which Python would change for later calls, too", "None as the default")
+    _refuse_iterated(env, stmt, name)
     own = env.frame
     place: tuple[Frame, ast.AST] | None = (own, stmt)
     while place is not None:
@@ -65,6 +71,19 @@ def refuse_shared(env: Environment, stmt: ast.stmt, name: str, changed: Record, 
                 problem = f"{other}{where} and {name} share their elements"
                 env.fail(stmt, f"{problem}, which {_library(changed)} would change in both", instead)
         place = frame.caller
+
+
+def _refuse_iterated(env: Environment, stmt: ast.stmt, name: str) -> None:
+    """Refuse a change of what a loop goes over, but that of the item whose place the loop has."""
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else getattr(stmt, "target", None)
+    place = target.slice.id if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Name) else None
+    for loop in ast.walk(env.frame.node):
+        if not isinstance(loop, ast.For) or stmt not in ast.walk(loop):
+            continue
+        over = loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
+        own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        if any(isinstance(node, ast.Name) and node.id == name for node in over) and place not in own:
+            env.fail(stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})")
 
 
 def refuse_shared_in_loop(env: Environment, loop: Loop) -> None:
