@@ -73,7 +73,8 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
     before = expression(env, read)
     if isinstance(before, Record) and before.can_change:
         name, new = stmt.target.id, ast.BinOp(stmt.target, stmt.op, stmt.value)
-        refuse_shared(env, stmt, name, before, f"a new one: {name} = {ast.unparse(new)}")
+        made = "array" if is_array(before) else "list"
+        refuse_shared(env, stmt, name, before, f"a new {made}: {name} = {ast.unparse(new)}")
         if before.python_type is list and isinstance(stmt.op, ast.Add):
             assign(env, stmt.target, before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)]))
             return

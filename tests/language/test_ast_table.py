@@ -127,7 +127,7 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not(
             "t = [x]\ns = t\n«t += [y]»\nreturn t, s",
             "s and t share their elements, which Python would change in both",
-            "a new one: t = t + [y]",
+            "a new list: t = t + [y]",
         ),
     ],
     "AnnAssign": [Is("z: float = x * y\nw: int\nw = 2\nreturn z * w")],

@@ -37,7 +37,7 @@ def change_by_method(env: Environment, stmt: ast.Expr) -> bool:
         after = _updated(env, call, args, keywords)
     else:
         return False
-    _rebind(env, stmt, target.id, before, after, f"a new one: {target.id} = {_instead(before, target.id)}")
+    _rebind(env, stmt, target.id, before, after, _instead(before, target.id))
     return True
 
 
@@ -57,7 +57,7 @@ def change_item(env: Environment, stmt: ast.stmt, target: ast.Subscript, value: 
         after = before.like([*before[:at], value, *before[at + 1 :]])
     else:
         return False
-    _rebind(env, stmt, base.id, before, after, f"a new one: {base.id} = {_instead(before, base.id)}")
+    _rebind(env, stmt, base.id, before, after, _instead(before, base.id))
     return True
 
 
@@ -69,8 +69,8 @@ def _rebind(env: Environment, stmt: ast.stmt, name: str, before: Record, after: 
 
 def _instead(before: Record, name: str) -> str:
     if before.python_type is dict:
-        return f"{{**{name}, …}}"
-    return f"{name}.copy() before this" if is_array(before) else f"[*{name}, …]"
+        return f"a new dictionary: {name} = {{**{name}, …}}"
+    return f"a new array: {name} = {name}.copy()" if is_array(before) else f"a new list: {name} = [*{name}, …]"
 
 
 def _changed_list(env: Environment, call: ast.Call, name: str, before: Record) -> Record:
