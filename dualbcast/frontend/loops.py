@@ -207,9 +207,10 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
             tried = getattr(error, "tried", None)
-            if iterable.known() is None or not (_indexes(stmt) or tried in (stmt, KNOWN_INDEX)):
+            is_known_later = tried in (stmt, KNOWN_INDEX) or isinstance(tried, _Comprehension)
+            if iterable.known() is None or not (_indexes(stmt) or is_known_later):
                 raise
-        restore()  # a list grows, so each iteration is of its own kind; or an index depends on the loop
+        restore()  # a list grows, so each iteration is of its own kind; or an index or a length depends on the loop
     return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False
 
 

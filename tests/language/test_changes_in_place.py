@@ -30,6 +30,9 @@ CHANGES = {
         "v = [max(x * 1.1 ** (2 * j - 4) - y, 0.0) for j in range(5)]\nfor i in range(4, 0, -1):\n"
         "    for j in range(i):\n        v[j] = 0.5 * (v[j] + v[j + 1])\nreturn v[0]"
     ),
+    "a shorter list in each iteration": (
+        "v = [x * j for j in range(4)]\nfor i in range(3, 0, -1):\n    v = [v[j] + v[-1] for j in range(i)]\nreturn v"
+    ),
     "a list in a loop of the kernel": (
         "t, n = [0.0, 0.0], 0\nwhile n < 3 * x:\n    t[0] += y\n    t[1] = t[0] * x\n    n += 1\nreturn t"
     ),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from dualbcast.frontend.environment import Environment
+from dualbcast.frontend.source import FunctionNode
 from dualbcast.frontend.values import Frame, Loop, Record, Value
 
 # Stands for what a default has after other calls.
@@ -65,7 +67,7 @@ def refuse_shared(env: Environment, stmt: ast.stmt, name: str, changed: Record, 
     place: tuple[Frame, ast.AST] | None = (own, stmt)
     while place is not None:
         frame, at = place
-        for other in sorted(_read_after(frame, at) - ({name} if frame is own else set())):
+        for other in sorted(_read_after(frame.node, at) - ({name} if frame is own else set())):
             if shares(frame.bindings.get(other), changed):  # type: ignore[arg-type] # None shares nothing
                 where = "" if frame is own else " outside of this function"
                 problem = f"{other}{where} and {name} share their elements"
@@ -77,19 +79,22 @@ def _refuse_iterated(env: Environment, stmt: ast.stmt, name: str) -> None:
     """Refuse a change of what a loop goes over, but that of the item whose place the loop has."""
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else getattr(stmt, "target", None)
     place = target.slice.id if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Name) else None
-    for loop in ast.walk(env.frame.node):
-        if not isinstance(loop, ast.For) or stmt not in ast.walk(loop):
-            continue
+    for loop in _loops_around(env.frame.node, stmt):
         over = loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
         own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
         if any(isinstance(node, ast.Name) and node.id == name for node in over) and place not in own:
             env.fail(stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})")
 
 
+@lru_cache(maxsize=1024)
+def _loops_around(function: FunctionNode, stmt: ast.stmt) -> tuple[ast.For, ...]:
+    return tuple([loop for loop in ast.walk(function) if isinstance(loop, ast.For) and stmt in ast.walk(loop)])
+
+
 def refuse_shared_in_loop(env: Environment, loop: Loop) -> None:
     """Refuse the changes of a loop that an earlier iteration makes shared."""
     for stmt, name, changed, instead in loop.changed:
-        for other in sorted(_read_after(env.frame, stmt) - {name}):
+        for other in sorted(_read_after(env.frame.node, stmt) - {name}):
             if shares(loop.start.get(other), changed):  # type: ignore[arg-type]
                 problem = f"{other} and {name} share their elements after an iteration"
                 env.fail(stmt, f"{problem}, and {_library(changed)} would change both", instead)
@@ -99,9 +104,11 @@ def _library(changed: Record) -> str:
     return "Python" if changed.python_type in (list, dict) else "NumPy"
 
 
-def _read_after(frame: Frame, at: ast.AST) -> set[str]:
+@lru_cache(maxsize=1024)
+def _read_after(function: FunctionNode, at: ast.AST) -> frozenset[str]:
     """The names that a function may read after a statement or a call in it, or in the same line."""
-    nodes, inside = [*ast.walk(frame.node)], {*ast.walk(at)}
+    nodes, inside = [*ast.walk(function)], {*ast.walk(at)}
     loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and at in ast.walk(node)]
     start = min(node.lineno for node in (*loops, at) if isinstance(node, ast.stmt | ast.expr))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside}
+    after = [node for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside]
+    return frozenset(node.id for node in after)
