@@ -207,7 +207,7 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
             tried = getattr(error, "tried", None)
-            is_known_later = tried in (stmt, KNOWN_INDEX) or isinstance(tried, _Comprehension)
+            is_known_later = tried in (stmt, KNOWN_INDEX) or isinstance(tried, _Comprehension | ast.For)
             if iterable.known() is None or not (_indexes(stmt) or is_known_later):
                 raise
         restore()  # a list grows, so each iteration is of its own kind; or an index or a length depends on the loop

@@ -146,6 +146,9 @@ def _field(value: Value, values: list[Atom], layout: str = "", *, inside: bool =
         return f"{{{len(values) - 2}&{len(values) - 1}{layout}}}"
     if isinstance(value, Record):
         items = [_field(item, values, inside=True) for item in value]
+        if value.python_type is dict:
+            shown = ", ".join(f"{_escaped(repr(key))}: {item}" for key, item in zip(value.fields, items, strict=True))
+            return f"{{{{{shown}}}}}"
         if value.fields:
             pairs = zip(value.fields, items, strict=True)
             return f"{value.python_type.__name__}({', '.join(f'{name}={item}' for name, item in pairs)})"

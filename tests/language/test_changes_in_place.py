@@ -33,6 +33,9 @@ CHANGES = {
     "a shorter list in each iteration": (
         "v = [x * j for j in range(4)]\nfor i in range(3, 0, -1):\n    v = [v[j] + v[-1] for j in range(i)]\nreturn v"
     ),
+    "a list that grows in an inner loop": (
+        "t = []\nfor i in range(4):\n    for j in range(i):\n        t.append(x * i + y * j)\nreturn t"
+    ),
     "a list in a loop of the kernel": (
         "t, n = [0.0, 0.0], 0\nwhile n < 3 * x:\n    t[0] += y\n    t[1] = t[0] * x\n    n += 1\nreturn t"
     ),

@@ -333,6 +333,14 @@ f(-1.0)
         assert ran.stdout == ("x -1.0\n" if status == 0 else "")
 
 
+def test_a_dictionary_is_shown_as_python_shows_it(capsys: Any) -> None:
+    function = from_source("def f(x):\n    d = {'a': x, 'b': {'c': 2}}\n    print(d, f'{x:.1f}')\n    return d['a']\n")
+    function(1.5)
+    function.__wrapped__(1.5)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second == "{'a': 1.5, 'b': {'c': 2}} 1.5"
+
+
 def test_rules_have_neither() -> None:
     def odd(x: float) -> float:
         assert x > 0.0
