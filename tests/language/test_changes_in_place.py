@@ -147,20 +147,24 @@ def test_a_captured_dictionary_may_change_between_calls() -> None:
 
     @differentiable_broadcast
     def scaled(x: float) -> float:
-        return (
-            options.get("rate", 1.0) * x
-            + options.get("shift", 0.0)
-            + (10.0 if "far" in options else 0.0)
-            + len(options)
-        )
+        return options.get("rate", 1.0) * x + options.get("shift", 0.0)
+
+    @differentiable_broadcast
+    def tested(x: float) -> float:
+        return x if "far" in options else 2.0 * x
+
+    @differentiable_broadcast
+    def counted(x: float) -> float:
+        return len(options) * x if options else 0.0
 
     x = np.array([1.0, 2.0])
-    for key, value in (("rate", 3.0), ("shift", 1.0), ("far", 0.0)):
-        options[key] = value
-        for _ in range(2):
-            np.testing.assert_array_equal(scaled(x), [scaled.__wrapped__(each) for each in x.tolist()])
-    options.clear()
-    np.testing.assert_array_equal(scaled(x), x)
+    for key, value in (("rate", 3.0), ("shift", 1.0), ("far", 0.0), ("", 0.0)):
+        if key:
+            options[key] = value
+        else:
+            options.clear()
+        for function in (scaled, tested, counted) * 2:
+            np.testing.assert_array_equal(function(x), [function.__wrapped__(each) for each in x.tolist()])
 
 
 def test_a_result_may_be_a_dictionary() -> None:
