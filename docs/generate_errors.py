@@ -33,7 +33,8 @@ of `dualbcast.errors.DualbcastError`:
 - `ArgumentError`, `ShapeError` and `DTypeError` are about the arguments of a call;
 - `BackendError` and `MissingDependencyError` are about hardware and installed packages;
 - `BoundsError`, `IterationError` and `KernelCancelled` are raised while a kernel runs;
-- `FailedAssertion`, an `AssertionError`, is raised before it runs, by an `assert` in the function;
+- `FailedAssertion`, an `AssertionError`, is raised before it runs, by an `assert` in the function, and
+  `RaisedError` by a `raise`, whose class it has, too;
 - `NonFiniteError`, a `FloatingPointError`, is raised after it has run, by the option `check`.
 
 Every message on this page comes from running the code above it, after
@@ -72,11 +73,11 @@ GROUPS: dict[str, list[Example]] = {
         Example("Neighbours of an element", "return (x[-1] + x + x[1]) / 3"),
         Example("The array's own attributes and methods", "return x / x.sum()"),
         Example("Assignment to an element", "y[0] = x\nreturn y"),
-        Example("An exception for bad values", 'if x < 0:\n    raise ValueError("x is negative")\nreturn x**y'),
         Example("An exception that is caught", "try:\n    return x / y\nexcept ZeroDivisionError:\n    return 0.0"),
         Example("A print to a file", 'with open("log.txt", "a") as log:\n    print(x, file=log)\nreturn x * y'),
-        Example("A dictionary", 'parts = {"a": x, "b": y}\nreturn parts["a"] * parts["b"]'),
-        Example("A list that grows", "terms = []\nfor i in range(3):\n    terms.append(x * i)\nreturn sum(terms)"),
+        Example("A dictionary whose keys are not text", "parts = {0: x, 1: y}\nreturn parts[0] * parts[1]"),
+        Example("A list of two names that changes", "a = b = [x]\na.append(y)\nreturn sum(b)"),
+        Example("A list that grows with the data", "terms = []\nif x > 0:\n    terms.append(y)\nreturn sum(terms)"),
         Example("A filter that depends on the data", "positive = [a for a in (x, y) if a > 0]\nreturn sum(positive)"),
         Example("An import inside the function", "from scipy.special import erf\n\nreturn erf(x)"),
         Example("A global variable that is changed", "global calls\ncalls = 1\nreturn x"),
@@ -218,12 +219,13 @@ GROUPS: dict[str, list[Example]] = {
             """,
         ),
         Example(
-            "A captured dictionary",
+            "A captured dictionary that changes",
             """
             options = {"scale": 2.0}
 
             @differentiable_broadcast
             def f(x, y):
+                options["scale"] = 3.0
                 return options["scale"] * x * y
             """,
         ),
@@ -327,6 +329,7 @@ GROUPS: dict[str, list[Example]] = {
     ],
     "Before and after a kernel runs": [
         Example("An assertion that does not hold", 'assert y > 0, f"y is {y}"\nreturn x * math.log(y)'),
+        Example("An exception for bad values", 'if y < 0:\n    raise ValueError(f"y is {y}")\nreturn x * math.sqrt(y)'),
         Example("A result that is NaN", "return x * math.log(y)", 'f(x, y, check="nan")'),
         Example(
             "A derivative that is infinite", "return math.sqrt(x) * y", 'f.jacobian(np.zeros(2), y, check="finite")'

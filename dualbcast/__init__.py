@@ -21,6 +21,7 @@ from dualbcast.errors import (
     KernelCancelled,
     MissingDependencyError,
     NonFiniteError,
+    RaisedError,
     ShapeError,
 )
 from dualbcast.interop.pytorch import traced as _pytorch_traced  # noqa: F401 (it marks methods)
@@ -57,6 +58,7 @@ __all__ = [
     "NonFiniteError",
     "NormalEquations",
     "Pullback",
+    "RaisedError",
     "ShapeError",
     "SumAndGradient",
     "SumGradientAndHessian",

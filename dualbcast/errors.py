@@ -1,18 +1,18 @@
-"""Every exception of the package, and the one formatter that shows the user's file, line, text and a caret."""
+"""Every exception of the package."""
 
 from __future__ import annotations
 
 import copyreg
-import linecache
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from dualbcast.tracebacks import cell_name, handled_by_callers, place_of, running_shell, user_frames, without_own_frames
+from dualbcast.location import Location
+from dualbcast.tracebacks import handled_by_callers, place_of, running_shell, user_frames, without_own_frames
 
 __all__ = [
     "ArgumentError",
@@ -29,6 +29,7 @@ __all__ = [
     "Location",
     "MissingDependencyError",
     "NonFiniteError",
+    "RaisedError",
     "ShapeError",
 ]
 
@@ -40,50 +41,6 @@ def __dir__() -> list[str]:
 
 # The most calls that led to an error and are shown: the innermost, and the outermost, which are the user's own.
 _INNERMOST, _OUTERMOST = 8, 4
-
-
-class Location(NamedTuple):
-    """A range of the user's source: 1-based lines, 0-based columns in UTF-8 bytes (the meaning `ast` gives them)."""
-
-    filename: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-
-    def __str__(self) -> str:
-        place = place_of(self.filename, self.line)
-        return place if cell_name(self.filename) else f"{place}:{self.offset}"
-
-    @property
-    def offset(self) -> int:
-        """The column as editors and `SyntaxError` count it: 1-based, in characters."""
-        return self._characters(self.column) + 1
-
-    def excerpt(self) -> str:
-        """The user's line with its number, and carets under the range; empty where the text is not to be had."""
-        text = self._text()
-        if not text:
-            return ""
-        start = self._characters(self.column)
-        stop = self._characters(self.end_column) if self.end_line == self.line else len(text)
-        padding = "".join("\t" if character == "\t" else " " for character in text[:start])
-        margin = " " * (max(6, len(str(self.line))) + 1)
-        return f"{self.numbered_line()}\n{margin}| {padding}{'^' * max(1, stop - start)}"
-
-    def numbered_line(self) -> str:
-        """The user's line with its number; empty where the text is not to be had."""
-        text = self._text()
-        return f"{self.line:>6} | {text}" if text else ""
-
-    def _text(self) -> str:
-        # Read afresh: an edited file or a re-run notebook cell must not show its old text.
-        linecache.checkcache(self.filename)
-        return linecache.getline(self.filename, self.line).rstrip("\n")
-
-    def _characters(self, column: int) -> int:
-        text = self._text()
-        return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
 class DualbcastError(Exception):
@@ -336,6 +293,44 @@ class FailedAssertion(_LocatedError, AssertionError):
         self.message, self.index, self.inputs = message, index, dict(inputs)
         what = f"this assertion fails for {_element_at(index)}{message and f': {message}'}"
         super().__init__(what, location, [_arguments_there(inputs)])
+
+
+class RaisedError(_LocatedError):
+    """A `raise` of a scalar function is reached for an element; the kernel has not run.
+
+    It is an error of the class that the `raise` names, too, so that `except ValueError` catches it. The attributes are
+    those of a `FailedAssertion`; `message` is what the `raise` says, or "".
+    """
+
+    def __init__(self, message: str, location: Location, index: tuple[int, ...], inputs: Mapping[str, Any]) -> None:
+        self.message, self.index, self.inputs = message, index, dict(inputs)
+        what = f"this is raised for {_element_at(index)}{message and f': {message}'}"
+        super().__init__(what, location, [_arguments_there(inputs)])
+
+
+_Located = TypeVar("_Located", bound=_LocatedError)
+
+
+def also_of(error: type[_Located], kind: type[BaseException]) -> type[_Located]:
+    """The subclass of an error's class whose errors are of a user's class, too, and have its name."""
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    if builtin.__basicsize__ != Exception.__basicsize__:
+        return error  # it has attributes of its own, as OSError has
+    own = {"__module__": kind.__module__, "__init__": error.__init__, "__reduce__": _parts_of_mixed}
+    # KeyError shows the message as a literal.
+    return type(kind.__name__, (error, kind), {**own, "__str__": BaseException.__str__})
+
+
+def _parts_of_mixed(error: _LocatedError) -> tuple[Any, ...]:
+    return _mixed, (*type(error).__bases__, error.args, vars(error))
+
+
+def _mixed(own: type[_Located], kind: type[BaseException], args: tuple[Any, ...], attributes: Any) -> _Located:
+    """An error of two classes that has been pickled."""
+    mixed = also_of(own, kind)
+    error = mixed.__new__(mixed, *args)
+    vars(error).update(attributes)
+    return error
 
 
 def _element_at(index: tuple[int, ...]) -> str:

@@ -322,6 +322,18 @@ BUGS = [
         "test_reciprocal_division",
     ),
     Bug(
+        "arrays of two paths share nothing",
+        "        value.bases = bases\n    return value",
+        "    return value",
+        "test_changes_in_place",
+    ),
+    Bug(
+        "captured dictionary whose new keys are not seen",
+        "env.guards.append(Capture(owner, key, ABSENT, path))\n        return None",
+        "return None",
+        "test_changes_in_place",
+    ),
+    Bug(
         "sign chosen the wrong way",
         "sides = (value, negative) if positive else (negative, value)",
         "sides = (negative, value) if positive else (value, negative)",
@@ -337,6 +349,12 @@ BUGS = [
         "element that fails an assertion not found",
         "new.append(ir.If(test, (), (ir.Assign(speaks, ir.TRUE, where),), where))",
         "new.append(ir.If(test, (ir.Assign(speaks, ir.TRUE, where),), (), where))",
+        "test_debug_statements",
+    ),
+    Bug(
+        "element that raises not found",
+        'case ir.Note(what="print" | "raise", location=where):',
+        'case ir.Note(what="print", location=where):',
         "test_debug_statements",
     ),
     # --- codegen ---

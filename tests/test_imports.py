@@ -44,6 +44,7 @@ LEAVES = {
     "errors",
     "foreign_objects",
     "kernel_spec",
+    "location",
     "progress",
     "random",
     "special",

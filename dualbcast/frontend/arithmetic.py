@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
@@ -10,10 +11,16 @@ from typing import Any
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
-from dualbcast.frontend.records import are_compared, class_of, is_captured_dataclass, of_one_class
+from dualbcast.frontend.objects.dictionaries import keys_of
+from dualbcast.frontend.records import (
+    are_compared,
+    as_comparable,
+    class_of,
+    is_captured_dataclass,
+    of_one_class,
+)
 from dualbcast.frontend.values import (
     Arguments,
-    Keywords,
     Record,
     Static,
     Value,
@@ -82,11 +89,13 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
             break
     if is_array(value):
         env.fail(node, f"{describe(value)} is neither true nor false", "np.all or np.any of it")
+    value = without_name(value) if isinstance(value, Record) else value
+    keys = keys_of(env, value)
     match value:
-        case Record() if not value.is_sequence:
-            return TRUE
-        case Record() | Keywords():
-            return TRUE if value else FALSE
+        case _ if keys is not None:
+            return TRUE if keys else FALSE
+        case Record():
+            return TRUE if value or not value.is_sequence else FALSE
         case Static(known):
             return TRUE if env.evaluate(node, bool, known) else FALSE
         case _ if is_function(value):
@@ -95,14 +104,17 @@ def truth(env: Environment, node: ast.AST, value: Value = FALSE, /) -> Atom:
 
 
 def call_method(env: Environment, value: Value, name: str, *args: Value, node: ast.AST) -> Value | None:
-    """The result of a method that the author of a named tuple or dataclass has written.
+    """The result of a method that the author of a named tuple, a dataclass or the class of a known object has written.
 
     None if there is none, or if it returns `NotImplemented`. Complex numbers have methods of numbers only, as
     Python's do.
     """
     if is_complex(value) and not all(map(is_number, args)):
         return None
-    method = getattr(class_of(value), name, None)
+    kind = class_of(value)
+    if isinstance(value, Static) and name != "__bool__" and not isinstance(value.object, type | enum.Enum):
+        kind = type(value.object)
+    method = getattr(kind, name, None)
     # Methods that the dataclass decorator makes have no file.
     if not isinstance(method, FunctionType) or method.__code__.co_filename == "<string>":
         return None
@@ -291,6 +303,7 @@ def equal(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     """`left == right`, of numbers, tuples and known objects."""
     env.merged(left, node)
     env.merged(right, node)
+    left, right = as_comparable(left, right)
     if isinstance(left, Atom) and isinstance(right, Atom):
         return binary("eq", env, node, left, right)
     if is_array(left) or is_array(right):
@@ -366,6 +379,8 @@ def _own_equality(env: Environment, left: Value, right: Value, node: ast.AST) ->
 def _equal_items(env: Environment, left: Record, right: Record, node: ast.AST) -> Atom:
     if left.family is not right.family or len(left) != len(right) or left.is_iterator:
         return FALSE
+    if left.fields != right.fields and left.python_type is dict:
+        env.fail(node, "dictionaries with other keys, or in another order, cannot be compared", "their items")
     compared = are_compared(left)
     if compared is None:
         name = left.python_type.__name__

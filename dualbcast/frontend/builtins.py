@@ -100,24 +100,24 @@ def _extremum(
             return default
         env.fail(node, f"{'min' if name == 'lt' else 'max'}() of an empty tuple", "default=… for an empty tuple")
     by_key = key is not None and key != _NONE
-    best, smallest = items[0], _measure(env, items[0], key, node)
+    best, smallest = items[0], measure(env, items[0], key, node)
     for item in items[1:]:
         # As Python does it: the first of equal values stays, and a comparison with NaN is false.
-        size = _measure(env, item, key, node)
+        size = measure(env, item, key, node)
         test = ordered(env, name, size, smallest, node)
-        smallest = _one_of(env, test, size, smallest, node)
-        best = _one_of(env, test, item, best, node) if by_key else smallest
+        smallest = one_of(env, test, size, smallest, node)
+        best = one_of(env, test, item, best, node) if by_key else smallest
     return best
 
 
-def _measure(env: Environment, item: Value, key: Value | None, node: ast.Call) -> Value:
+def measure(env: Environment, item: Value, key: Value | None, node: ast.Call) -> Value:
     """What decides the place of an item in an order."""
     if key is not None and key != _NONE:
         item = call_value(env, key, Arguments((item,)), node)
     return item if class_of(item) is not None and not is_complex(item) else as_scalar(env, item, node)
 
 
-def _one_of(env: Environment, test: Atom, then: Value, orelse: Value, node: ast.Call) -> Value:
+def one_of(env: Environment, test: Atom, then: Value, orelse: Value, node: ast.Call) -> Value:
     if isinstance(then, Atom) and isinstance(orelse, Atom):
         return select(env, test, then, orelse, node)
     if isinstance(test, Const):
@@ -150,33 +150,6 @@ BUILTINS[sum] = partial(_reduction, "add", 0)
 BUILTINS[math.prod] = partial(_reduction, "mul", 1)
 
 
-_Row = tuple[Value, Value]  # what decides the place of an item, and the item
-
-
-def _row_of(env: Environment, test: Atom, then: _Row, orelse: _Row, node: ast.Call) -> _Row:
-    measure = _one_of(env, test, then[0], orelse[0], node)
-    is_measure = then[0] is then[1] and orelse[0] is orelse[1]
-    return measure, measure if is_measure else _one_of(env, test, then[1], orelse[1], node)
-
-
-@_builtin(sorted)
-def _sorted(
-    env: Environment, node: ast.Call, items: Value, /, *, key: Value | None = None, reverse: Value = FALSE
-) -> Value:
-    rows = [(_measure(env, item, key, node), item) for item in sequence(env, items, node)]
-    if not isinstance(reverse, Const):
-        env.fail(node, "whether sorted() reverses must be known when the kernel is compiled")
-    name = "gt" if reverse.value else "lt"
-    # Neighbours change places where the second must come first, so that equal numbers keep their order.
-    for end in range(1, len(rows)):
-        for at in range(end, 0, -1):
-            first, second = rows[at - 1], rows[at]
-            test = ordered(env, name, second[0], first[0], node)
-            rows[at - 1] = _row_of(env, test, second, first, node)
-            rows[at] = _row_of(env, test, first, second, node)
-    return Record(list, [item for _, item in rows])
-
-
 def _quantifier(name: str, env: Environment, node: ast.Call, items: Value, /) -> Value:
     return chain(env, name, (truth(env, node, item) for item in sequence(env, items, node)), node)
 
@@ -204,6 +177,11 @@ def _integral(name: str, env: Environment, node: ast.Call, x: Atom, /) -> Atom:
 
 for _function in (math.floor, math.ceil, math.trunc):
     _builtin(_function)(partial(_integral, _function.__name__))
+
+
+@_builtin(float.is_integer)
+def _is_integer(env: Environment, node: ast.Call, x: Atom, /) -> Value:
+    return TRUE if x.kind != "float" else binary("eq", env, node, binary("mod", env, node, x, Const(1, "int")), ZERO)
 
 
 @_builtin(round)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import functools
 import inspect
 import os
@@ -29,11 +30,11 @@ from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, lower_call
 from dualbcast.frontend.loops import reduce_generator
 from dualbcast.frontend.made_records import make_record
+from dualbcast.frontend.objects.dictionaries import is_dictionary, items_at
 from dualbcast.frontend.source import REDUCTIONS, positional_parameters
 from dualbcast.frontend.values import (
     Arguments,
     Derived,
-    Keywords,
     Operator,
     Partial,
     Record,
@@ -54,7 +55,7 @@ _STANDARD, _PACKAGE = os.path.dirname(os.__file__), os.path.dirname(errors.__fil
 _OUTPUT_FUNCTIONS, _OUTPUT_MODULES = ("print", "input", "open"), ("logging", "warnings")
 _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
-_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take))
+_KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take), type(dict.get))
 # Functions of numbers that are no ufuncs, and take arrays.
 _ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.real, np.imag, np.angle)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
@@ -79,10 +80,13 @@ def _call_callee(env: Environment, callee: Value, node: ast.Call) -> Value:
         value = expression(env, keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
-        elif isinstance(value, Keywords) and not value.keys() & keywords.keys():
-            keywords.update(value)
+        elif is_dictionary(value):
+            spread = items_at(env, value, ast.unparse(keyword.value), keyword.value)
+            if spread.keys() & keywords.keys():
+                env.fail(keyword.value, f"two values for {', '.join(spread.keys() & keywords.keys())}", "one of them")
+            keywords.update(spread)
         else:
-            problem = f"`**` spreads the `**` parameter of a function only, and this is {describe(value)}"
+            problem = f"`**` spreads dictionaries only, and this is {describe(value)}"
             env.fail(keyword.value, problem, "the keywords written out")
     return call_value(env, callee, Arguments(args, keywords), node)
 
@@ -201,7 +205,8 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
     if isinstance(method, FunctionType) and not isinstance(function, type):
         env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
         return _inline_any(env, method, arguments.after(Arguments((Static(function),))), node)
-    if isinstance(getattr(function, "__self__", None), _IMMUTABLE) or _module_of(function) in ("math", "_operator"):
+    is_pure = isinstance(function, enum.EnumMeta) or isinstance(getattr(function, "__self__", None), _IMMUTABLE)
+    if is_pure or _module_of(function) in ("math", "_operator"):
         return _call_now(env, function, arguments, node)
     return None
 
@@ -276,7 +281,8 @@ def _bound(env: Environment, function: Any, place: Any, key: Any, node: ast.AST)
 def _call_now(env: Environment, function: Any, arguments: Arguments, node: ast.Call) -> Value:
     """The result of a pure function of known objects, computed when the kernel is compiled."""
     args, keywords = arguments
-    if _module_of(function) and not all(isinstance(arg, Const | Static) for arg in (*args, *keywords.values())):
+    is_known = all(isinstance(arg, Const | Static) for arg in (*args, *keywords.values()))
+    if _module_of(function) and not is_known and not isinstance(function, type):
         _no_rule(env, function, args, node)
     problem = f"{_name_of(function)}() needs arguments that are known when the kernel is compiled"
     plain = [env.known_object(arg, node, problem) for arg in args]

@@ -33,7 +33,7 @@ from dualbcast.tracebacks import PACKAGE
 # The most operations that a function may have.
 LONGEST = 20_000
 # Objects that may change unnoticed, and numbers that a kernel has no arithmetic for.
-_REFUSED = (list, dict, set, bytearray, numbers.Number)
+_REFUSED = (list, set, bytearray, numbers.Number)
 
 # The kind of the elements of a captured array, or None where an object is no array.
 ArrayKind = Callable[[Any], Kind | None]
@@ -209,8 +209,6 @@ class Environment:
         instead = f"a parameter for {capture.path}"
         if isinstance(capture.value, list | set):
             instead = f"a tuple, which cannot change, or {instead}"
-        elif isinstance(capture.value, dict):
-            instead = f"a named tuple, or an object whose attributes have its values: {capture.path}.name"
         value = self.usable(capture, node, f"{capture.path} is captured from outside the function and", instead)
         if self.array_kind(capture.value) is None:
             self.guards.append(capture)
@@ -338,13 +336,9 @@ LOWERINGS: dict[type[ast.AST], Callable[..., Any]] = {}
 CALLS: dict[type, Callable[..., Value]] = {}
 # The syntax that cannot be compiled, by the names of its classes: what messages call it, and what to write instead.
 REFUSED: dict[str, tuple[str, str]] = {
-    "Dict": ("a dictionary", "separate variables, or a named tuple"),
     "Set": ("a set", "a tuple"),
     "SetComp": ("a set comprehension", "tuple(… for …)"),
-    "DictComp": ("a dictionary comprehension", "tuple(… for …)"),
     "Await": ("await", "plain code: a scalar function runs to its end"),
-    "Yield": ("yield", "return: a function gives one value; in __iter__, return iter((a, b))"),
-    "YieldFrom": ("yield from", "return: a function gives one value; in __iter__, return iter((a, b))"),
     "Try": ("try", "a test of the values beforehand"),
     "TryStar": ("try", "a test of the values beforehand"),
     "With": ("with", "plain statements"),

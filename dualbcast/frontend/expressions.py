@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,10 @@ from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects import dictionaries
+from dualbcast.frontend.objects.members import attribute_of_member
 from dualbcast.frontend.values import (
     Arguments,
-    Keywords,
     Partial,
     Range,
     Record,
@@ -31,6 +32,7 @@ from dualbcast.frontend.values import (
     Value,
     Whole,
     describe,
+    enumeration_of,
     without_name,
 )
 from dualbcast.ir.nodes import Atom, Const, Kind, Var
@@ -39,6 +41,9 @@ from dualbcast.rules.guards import ABSENT, Capture
 
 # The most items of a sequence: it exists at compile time only, and a loop over it is written out.
 LONGEST_TUPLE = 1024
+_METHODS_OF_NAMED_TUPLES: dict[str, Any] = {"_replace": dataclasses.replace, "_asdict": dict}
+_METHODS_OF_NUMBERS: dict[str, Any] = {"conjugate": operator.pos, "is_integer": float.is_integer}
+Change = Callable[[ast.Subscript, Value], bool]
 # What to write instead of methods of tuples and lists.
 _METHODS_OF_LISTS = {
     "copy": "the list itself, which does not change",
@@ -113,8 +118,9 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
         env.fail(node, "the length of this range is not known when the kernel is compiled", "a for loop over it")
     if isinstance(value, Static) and isinstance(value.object, str | enum.EnumMeta):
         return tuple(Static(item) for item in value.object)
-    if isinstance(value, Keywords):
-        return tuple(Static(name) for name in value)
+    keys = dictionaries.keys_of(env, value)
+    if keys is not None:
+        return keys
     if isinstance(value, Whole):
         problem = "the length of a whole array is not known when the kernel is compiled"
         env.fail(node, problem, "a loop over range(len(…)), with array[i] in it")
@@ -177,6 +183,8 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
     base = expression(env, node.value)
     if node.attr.startswith("__") and not node.attr.endswith("__"):
         node = _private(env, node)
+    if dictionaries.is_dictionary(base):
+        return dictionaries.method(env, base, node)
     if isinstance(base, Static) and base.object is not None:
         return _attribute_of_object(env, base.object, node)
     if is_array(base):
@@ -188,8 +196,8 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
     if isinstance(base, Atom) and node.attr in ("real", "imag"):
         kind: Kind = "int" if base.kind == "bool" else base.kind
         return env.convert(base, kind, node) if node.attr == "real" else zero(kind)
-    if isinstance(base, Atom) and node.attr == "conjugate":
-        return Partial(Static(operator.pos), Arguments((base,)))
+    if isinstance(base, Atom) and node.attr in _METHODS_OF_NUMBERS:
+        return Partial(Static(_METHODS_OF_NUMBERS[node.attr]), Arguments((base,)))
     if isinstance(base, Atom):
         env.fail(
             node,
@@ -201,8 +209,8 @@ def _attribute(env: Environment, node: ast.Attribute) -> Value:
 
 def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) -> Value:
     kind = record.python_type
-    if node.attr == "_replace" and record.fields and issubclass(kind, tuple):
-        return Partial(Static(dataclasses.replace), Arguments((record,)))
+    if node.attr in _METHODS_OF_NAMED_TUPLES and record.fields and issubclass(kind, tuple):
+        return Partial(Static(_METHODS_OF_NAMED_TUPLES[node.attr]), Arguments((record,)))
     if node.attr in record.fields:
         return env.merged(record[record.fields.index(node.attr)], node)
     member = inspect.getattr_static(kind, node.attr, None)
@@ -211,6 +219,8 @@ def _attribute_of_record(env: Environment, record: Record, node: ast.Attribute) 
     computed = member.fget if isinstance(member, property) else getattr(member, "func", None)
     if isinstance(member, property | functools.cached_property) and isinstance(computed, types.FunctionType):
         return inline(env, computed, Arguments((record,)), node)
+    if enumeration_of(record) is not None:
+        return attribute_of_member(env, record, node, lambda each: _attribute_of_object(env, each, node))
     is_own = isinstance(getattr(member, "__func__", None), types.FunctionType)  # not one of list or tuple
     is_constant = hasattr(kind, node.attr) and not hasattr(member, "__get__")
     if is_constant or (isinstance(member, staticmethod | classmethod) and is_own):
@@ -272,10 +282,10 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
         env.fail(node, f"{name} is one element of its array here, so it cannot be indexed", instead)
     if is_array(base):
         return item_of(env, base, index_of(env, node.slice, partial(expression, env)), node)
+    if dictionaries.is_dictionary(base):
+        return dictionaries.item(env, base, node)
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
         return _item_of_object(env, base.object, node)
-    if isinstance(base, Keywords):
-        return _item_of_keywords(env, base, node)
     own = getattr(base.python_type, "__getitem__", None) if isinstance(base, Record) else None
     if isinstance(own, types.FunctionType):
         return inline(env, own, Arguments((base, expression(env, node.slice))), node)
@@ -297,16 +307,6 @@ def _item(env: Environment, base: Value, node: ast.Subscript) -> Value:
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
     return env.merged(items[index], node)
-
-
-def _item_of_keywords(env: Environment, keywords: Keywords, node: ast.Subscript) -> Value:
-    problem = f"there is no argument {ast.unparse(node.slice)}"
-    instead = f"one of {', '.join(map(repr, keywords))}" if keywords else ""
-    name = env.known_object(expression(env, node.slice), node, problem, instead)
-    if name not in keywords:
-        env.fail(node, problem, instead)
-    value: Value = keywords[name]
-    return value
 
 
 def _of_captured(env: Environment, element: Value, before: dict[str, tuple[Var, Capture]]) -> Value:
@@ -357,25 +357,25 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 # --- assignment ------------------------------------------------------------------------------------------------------
 
 
-def assign(env: Environment, target: ast.expr, value: Value) -> None:
-    """Bind the names in a target to a value, or to its items."""
+def assign(env: Environment, target: ast.expr, value: Value, change: Change = lambda *_: False) -> None:
+    """Bind the names in a target to a value, or to its items; `change` may carry out an assignment to an item."""
     if isinstance(target, ast.Name):
         env.refuse_iterator(value, target, target.id)
         env.frame.bindings[target.id] = value = env.rename(value, target.id)
         note(env, "assign", target.id, value, target)
     elif isinstance(target, ast.Tuple | ast.List):
-        _unpack(env, target, value)
-    elif isinstance(target, ast.Subscript):
+        _unpack(env, target, value, change)
+    elif not isinstance(target, ast.Subscript):
+        env.fail(target, "an attribute cannot be assigned in a kernel", "a local variable")
+    elif not change(target, value):
         env.fail(
             target,
             "an element cannot be assigned: tuples do not change, and outputs are returned",
             "a new tuple, or another output",
         )
-    else:
-        env.fail(target, "an attribute cannot be assigned in a kernel", "a local variable")
 
 
-def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> None:
+def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value, change: Change) -> None:
     items = sequence(env, value, target)
     starred = [isinstance(part, ast.Starred) for part in target.elts]
     fitted = fit_items(items, starred)
@@ -384,7 +384,7 @@ def _unpack(env: Environment, target: ast.Tuple | ast.List, value: Value) -> Non
         targets = f"fill {count - 1} names and a starred one" if any(starred) else f"be unpacked into {count} names"
         env.fail(target, f"{len(items)} values cannot {targets}")
     for part, item in zip(target.elts, fitted, strict=True):
-        assign(env, part.value if isinstance(part, ast.Starred) else part, item)
+        assign(env, part.value if isinstance(part, ast.Starred) else part, item, change)
 
 
 @lowers(ast.NamedExpr)

@@ -5,15 +5,26 @@ from __future__ import annotations
 import ast
 import copy
 from contextvars import copy_context
-from types import FunctionType
+from types import FunctionType, GeneratorType
 from typing import NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.sharing import LASTING
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
-from dualbcast.frontend.values import Arguments, Bindings, Closure, Frame, Key, Keywords, Record, Unassigned, Value
+from dualbcast.frontend.values import (
+    Arguments,
+    Bindings,
+    Closure,
+    Frame,
+    Key,
+    Keywords,
+    Record,
+    Unassigned,
+    Value,
+)
 from dualbcast.ir.nodes import FALSE, TEMPORARY, TRUE
 from dualbcast.rules.guards import Capture
 
@@ -48,7 +59,15 @@ def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closur
     parameters = (*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs)
     pairs = zip(parameters, (*spec.defaults, *spec.kw_defaults), strict=True)
     defaults = {param.arg: expression(env, default) for param, default in pairs if default is not None}
-    return Closure(node, env.frame, defaults)
+    return Closure(node, env.frame, {name: _lasting(default) for name, default in defaults.items()})
+
+
+def _lasting(default: Value) -> Value:
+    """A default as what lasts from call to call, so that a change of it in place is an error."""
+    if isinstance(default, Record) and default.can_change:
+        default = default.like(default)
+        default.bases = (LASTING,)
+    return default
 
 
 @register(CALLS, Closure)
@@ -138,9 +157,9 @@ def lower_body(env: Environment, frame: Frame) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
     env.frame, caller, node = frame, env.frame, frame.node
     try:
-        yielded = first_yield(node)
-        if yielded is not None:
-            expression(env, yielded)
+        is_generator = first_yield(node) is not None
+        if is_generator:
+            frame.bindings[Key.YIELDED] = Record(list, ())
         for parameter in (*positional_parameters(node.args), node.args.vararg, *node.args.kwonlyargs):
             if parameter is not None:
                 note(env, "argument", parameter.arg, frame.bindings[parameter.arg], parameter)
@@ -150,6 +169,8 @@ def lower_body(env: Environment, frame: Frame) -> Value:
             return value
         frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = FALSE
         falls = statements(env, node.body)
+        if is_generator:
+            return _yielded(env, frame)
         returned = frame.bindings.get(Key.RETURNED, FALSE)
         result = frame.bindings.get(Key.RESULT)
         if falls and (returned != TRUE or result is None):
@@ -162,6 +183,17 @@ def lower_body(env: Environment, frame: Frame) -> Value:
         return env.rename(result, TEMPORARY + node.name)
     finally:
         env.frame = caller
+
+
+def _yielded(env: Environment, frame: Frame) -> Value:
+    """The items of a generator that has run to its end."""
+    items = frame.bindings[Key.YIELDED]
+    if not isinstance(items, Record):
+        problem = "how many items this generator gives depends on the data"
+        env.fail(
+            first_yield(frame.node) or frame.node, problem, "a function that returns a tuple, or a loop without it"
+        )
+    return Record(GeneratorType, items)
 
 
 def in_order(frame: Frame) -> tuple[Value, ...]:

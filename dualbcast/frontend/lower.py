@@ -17,6 +17,7 @@ import dualbcast.frontend.arrays.array_functions
 import dualbcast.frontend.calls
 import dualbcast.frontend.loops
 import dualbcast.frontend.messages
+import dualbcast.frontend.objects.iterators
 import dualbcast.frontend.operators
 import dualbcast.frontend.statements  # noqa: F401
 from dualbcast.complex_numbers import Complex
@@ -39,6 +40,7 @@ from dualbcast.frontend.values import (
     Whole,
     complex_number,
     describe,
+    enumeration_of,
     without_name,
 )
 from dualbcast.ir.nodes import NUMBER, Array, Const, Expr, Function, Kind, Names, Op, Output, Structure, Var
@@ -229,7 +231,7 @@ def _outputs(env: Environment, value: Value, *, as_floats: bool) -> tuple[tuple[
         item = without_name(item)
         if is_array(item):
             item = with_real_elements(env, item, place)
-        if isinstance(item, Record) and not item.is_iterator:
+        if isinstance(item, Record) and not item.is_iterator and enumeration_of(item) is None:
             parts = tuple(structure(part, f"{name}{at}") for at, part in enumerate(item))
             return Structure(item.python_type, parts, item.fields)
         if not isinstance(item, Const | Var):

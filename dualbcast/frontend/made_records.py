@@ -6,15 +6,27 @@ import ast
 import dataclasses
 import functools
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from dualbcast.errors import a_or_an
 from dualbcast.frontend.builtins import BUILTINS
-from dualbcast.frontend.environment import CALLS, Environment, call_value, held, register
+from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
+from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.inlining import bind, inline
+from dualbcast.frontend.loops import iterate
+from dualbcast.frontend.objects.dictionaries import (
+    dictionary,
+    is_dictionary,
+    items_at,
+    keys_of,
+    text_key,
+    value_at,
+)
 from dualbcast.frontend.records import as_record, class_of
 from dualbcast.frontend.values import Arguments, Partial, Record, Static, Value, describe, is_complex
+
+_NONE = Static(None)
 
 
 def make_record(env: Environment, kind: type, arguments: Arguments, node: ast.Call) -> Record:
@@ -102,3 +114,96 @@ def _replace_fields(env: Environment, node: ast.Call, record: Value, /, **keywor
         _refuse_own_code(env, record.python_type, node)
     _require_fields(env, record.python_type, record.fields, keywords, node)
     return record.like(keywords.get(key, item) for key, item in zip(record.fields, record, strict=True))
+
+
+# --- dictionaries and tuples of fields -------------------------------------------------------------------------------
+
+
+@lowers(ast.DictComp)
+def _dict_comprehension(env: Environment, node: ast.DictComp) -> Value:
+    items: dict[str, Value] = {}
+
+    def append() -> None:
+        key = text_key(env, expression(env, node.key), node.key)
+        items[key] = expression(env, node.value)
+
+    iterate(env, node, append)
+    return dictionary(items)
+
+
+@register(BUILTINS, dict)
+def _dict(env: Environment, node: ast.Call, mapping: Value | None = None, /, **keywords: Value) -> Record:
+    """`dict(mapping, a=x)`, and `_asdict` of a named tuple."""
+    if mapping is None:
+        return dictionary(keywords)
+    if isinstance(mapping, Record) and mapping.fields:
+        return dictionary({**dict(zip(mapping.fields, mapping, strict=True)), **keywords})
+    if is_dictionary(mapping):
+        return dictionary({**items_at(env, mapping, "", node), **keywords})
+    items: dict[str, Value] = {}
+    for pair in sequence(env, mapping, node):
+        parts = sequence(env, pair, node)
+        if len(parts) != 2:
+            env.fail(node, "dict() takes a dictionary, or pairs of a key and a value", "keywords: dict(a=x)")
+        items[text_key(env, parts[0], node)] = parts[1]
+    return dictionary(items | keywords)
+
+
+@register(BUILTINS, dict.get)
+def _get(env: Environment, node: ast.Call, mapping: Value, key: Value, default: Value = _NONE, /) -> Value:
+    known = env.known_object(key, node, "the key of a dictionary must be known", "if/elif on the key")
+    value = value_at(env, mapping, known, f"{ast.unparse(node.func).removesuffix('.get')}[{known!r}]", node)
+    return default if value is None else value
+
+
+@register(BUILTINS, dict.items)
+def _items(env: Environment, node: ast.Call, mapping: Value, /) -> Record:
+    pairs = items_at(env, mapping, ast.unparse(node.func).removesuffix(".items"), node).items()
+    return Record(tuple, [Record(tuple, (env.usable(held(key, ""), node, "a key"), value)) for key, value in pairs])
+
+
+@register(BUILTINS, dict.values)
+def _values(env: Environment, node: ast.Call, mapping: Value, /) -> Record:
+    return Record(tuple, items_at(env, mapping, ast.unparse(node.func).removesuffix(".values"), node).values())
+
+
+@register(BUILTINS, dict.keys)
+def _keys(env: Environment, node: ast.Call, mapping: Value, /) -> Record:  # noqa: ARG001
+    return Record(tuple, keys_of(env, mapping) or ())
+
+
+@register(BUILTINS, getattr)
+def _getattr(env: Environment, node: ast.Call, obj: Value, name: Value, /) -> Value:  # noqa: ARG001
+    known = env.known_object(
+        name, node, "the name of an attribute must be known when the kernel is compiled", "if/elif"
+    )
+    if not isinstance(known, str):
+        env.fail(node, "the name of an attribute is text", 'getattr(x, "name")')
+    return expression(env, ast.copy_location(ast.Attribute(node.args[0], known, ast.Load()), node))
+
+
+@register(BUILTINS, dataclasses.astuple)
+def _astuple(env: Environment, node: ast.Call, obj: Value, /) -> Value:
+    return _of_fields(env, obj, node, lambda record: Record(tuple, record))
+
+
+@register(BUILTINS, dataclasses.asdict)
+def _asdict(env: Environment, node: ast.Call, obj: Value, /) -> Value:
+    return _of_fields(env, obj, node, lambda record: dictionary(dict(zip(record.fields, record, strict=True))))
+
+
+def _of_fields(env: Environment, obj: Value, node: ast.Call, make: Callable[[Record], Record]) -> Record:
+    """What `make` gives for the fields of a dataclass, and in it for those of the dataclasses that it holds."""
+    place = node.args[0] if node.args else node
+    record = as_record(env, obj, place)
+    if not isinstance(record, Record) or not dataclasses.is_dataclass(record.python_type):
+        env.fail(place, f"{describe(obj)} is no object of a dataclass", "its items")
+
+    def inner(item: Value) -> Value:
+        item = as_record(env, item, place)
+        if not isinstance(item, Record) or is_complex(item):
+            return item
+        parts = item.like(map(inner, item))
+        return make(parts) if dataclasses.is_dataclass(item.python_type) else parts
+
+    return make(record.like(map(inner, record)))

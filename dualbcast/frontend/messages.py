@@ -1,5 +1,6 @@
-"""Statements that speak, `print` and `assert`: their texts become templates in notes, and kernels have none of them.
+"""Statements that speak, `print`, `assert` and `raise`: their texts become templates in notes.
 
+Kernels have none of them.
 A function whose statements speak is lowered a second time, with notes, for the elements that reach one.
 """
 
@@ -11,8 +12,9 @@ import builtins
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.notes import append_note
+from dualbcast.frontend.objects.changes import change_by_method
 from dualbcast.frontend.operators import condition
-from dualbcast.frontend.values import Record, Static, Value, describe, is_complex
+from dualbcast.frontend.values import Record, Static, Value, describe, is_complex, is_member
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # A number of each kind, with which a format is tried.
@@ -37,11 +39,34 @@ def _assert(env: Environment, stmt: ast.Assert, _: list[ast.stmt]) -> None:
     append_note(env, "assert", (template,), tuple(values), stmt)
 
 
+def append_raise(env: Environment, stmt: ast.Raise) -> None:
+    """Append what a `raise` says, which only elements that come to it do."""
+    called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
+    known = expression(env, called) if called is not None else None
+    kind = known.object if isinstance(known, Static) else None
+    if isinstance(kind, Exception):  # one that has been made outside of the function
+        kind, args = type(kind), [ast.copy_location(ast.Constant(", ".join(map(str, kind.args))), stmt)]
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        env.fail(stmt, "only an exception can be raised", 'raise ValueError("…")')
+    if env.notes is None:
+        problem = "raise cannot be compiled in the function or the partials of a rule"
+        env.fail(stmt, problem, "a conditional value, such as nan in place of the error")
+    env.speaks = True
+    values: list[Atom] = []
+    template = ", ".join(_template(env, arg, values) for arg in args)
+    append_note(env, "raise", (template,), tuple(values), stmt, kind)
+
+
 @lowers(ast.Expr)
 def _expression(env: Environment, stmt: ast.Expr, _: list[ast.stmt]) -> None:
-    """An expression as a statement: a docstring, `...`, or a call of `print`."""
+    """An expression as a statement: a docstring, `...`, a call of `print`, or of a method that changes a list."""
     node = stmt.value
     if isinstance(node, ast.Constant) and (isinstance(node.value, str) or node.value is ...):
+        return
+    if change_by_method(env, stmt):
+        return
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        expression(env, node)
         return
     if isinstance(node, ast.Call) and env.notes is not None and expression(env, node.func) == Static(builtins.print):
         _print(env, node)
@@ -114,11 +139,16 @@ def _field(value: Value, values: list[Atom], layout: str = "", *, inside: bool =
     if isinstance(value, Atom):
         values.append(value)
         return f"{{{len(values) - 1}{layout}}}"
+    if isinstance(value, Record) and is_member(value):
+        return _field(value[0], values, layout)
     if isinstance(value, Record) and is_complex(value):
         values.extend(value)
         return f"{{{len(values) - 2}&{len(values) - 1}{layout}}}"
     if isinstance(value, Record):
         items = [_field(item, values, inside=True) for item in value]
+        if value.python_type is dict:
+            shown = ", ".join(f"{_escaped(repr(key))}: {item}" for key, item in zip(value.fields, items, strict=True))
+            return f"{{{{{shown}}}}}"
         if value.fields:
             pairs = zip(value.fields, items, strict=True)
             return f"{value.python_type.__name__}({', '.join(f'{name}={item}' for name, item in pairs)})"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Value
+from dualbcast.frontend.values import Record, Value, enumeration_of
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Expr, If, Note, Stmt, Var
 
 
@@ -23,12 +23,19 @@ def note(env: Environment, what: Any, name: str, value: Value, node: ast.AST) ->
         append_note(env, what, tuple(numbers), tuple(numbers.values()), node)
 
 
-def append_note(env: Environment, what: Any, labels: tuple[str, ...], values: tuple[Expr, ...], node: ast.AST) -> None:
-    """Append a note, if notes are wanted."""
+def append_note(
+    env: Environment,
+    what: Any,
+    labels: tuple[str, ...],
+    values: tuple[Expr, ...],
+    node: ast.AST,
+    kind: type[Exception] | None = None,
+) -> None:
+    """Append a note, if notes are wanted; `kind` is the class of the error that a `raise` names."""
     if not env.notes:
         return
     frame, where = env.frame, env.locate(node)
-    stmt: Stmt = Note(what, labels, values, frame.name, len(frame.calls), where)
+    stmt: Stmt = Note(what, labels, values, frame.name, len(frame.calls), where, kind)
     for state in [frame.bindings.get(flag, FALSE) for flag in frame.flags]:
         if state == TRUE:  # no path comes here
             return
@@ -40,6 +47,8 @@ def _numbers_in(value: Value, name: str) -> Iterator[tuple[str, Atom]]:
     """The numbers in a value, each with how the user would write it: `p.x`, `t[0]`."""
     if isinstance(value, Atom):
         yield name, value
+    elif enumeration_of(value) is not None and isinstance(value, Record):
+        yield name, value[0]
     elif isinstance(value, Record):
         for at, item in enumerate(value):
             yield from _numbers_in(item, f"{name}.{value.fields[at]}" if value.fields else f"{name}[{at}]")

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import ast
 import enum
+import operator
 import types
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from dualbcast.frontend import complex_values
 from dualbcast.frontend.arithmetic import (
@@ -28,8 +29,9 @@ from dualbcast.frontend.arrays.vectors import contracted, elementwise, is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.paths import End, branch, close_branch, lower_side, zeros_like
-from dualbcast.frontend.records import class_of
+from dualbcast.frontend.objects.dictionaries import dictionary, has_key, is_dictionary, items_at
+from dualbcast.frontend.paths import End, branch, close_branch, lower_side
+from dualbcast.frontend.records import are_of_one_enumeration, blank_like, class_of
 from dualbcast.frontend.values import (
     Bindings,
     Key,
@@ -74,6 +76,8 @@ OPERATORS: list[tuple[type[ast.AST], str, str, str]] = [
     (ast.UAdd, "pos", "pos", "positive"),
     (ast.Invert, "invert", "invert", "invert"),
 ]
+# Those of text, which is known when the kernel is compiled.
+_OF_TEXT: dict[str, Callable[[Any, Any], Any]] = {"add": operator.add, "mul": operator.mul, "mod": operator.mod}
 _NAMES = {syntax: name for syntax, name, _, _ in OPERATORS}
 _METHODS = {syntax: method.rstrip("_") for syntax, _, method, _ in OPERATORS}
 
@@ -101,6 +105,10 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
     joined = _joined(env, name, left, right, node)
     if joined is not None:
         return joined
+    if name in _OF_TEXT and any(isinstance(side, Static) and isinstance(side.object, str) for side in (left, right)):
+        known = [side.value if isinstance(side, Const) else getattr(side, "object", None) for side in (left, right)]
+        if None not in known:
+            return Static(env.evaluate(node, _OF_TEXT[name], *known))
     classes = [side.object for side in (left, right) if isinstance(side, Static) and isinstance(side.object, type)]
     if len(classes) == 2 and name == "bitor":
         return Static(classes[0] | classes[1])  # for isinstance()
@@ -111,6 +119,8 @@ def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left
 
 def _joined(env: Environment, name: str, left: Value, right: Value, node: ast.AST) -> Value | None:
     """The tuple or list that `+` joins of two, or that `*` repeats; None for anything else."""
+    if name == "bitor" and is_dictionary(left) and is_dictionary(right):
+        return dictionary({**items_at(env, left, "", node), **items_at(env, right, "", node)})
     sequences = [side for side in (left, right) if isinstance(side, Record) and side.is_sequence]
     if name == "add" and len(sequences) == 2:
         if sequences[0].family is not sequences[1].family:
@@ -184,31 +194,33 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
 
 
 def _compare_two(
-    env: Environment, operator: ast.cmpop, one: tuple[Value, ast.AST], two: tuple[Value, ast.AST], node: ast.AST
+    env: Environment, syntax: ast.cmpop, one: tuple[Value, ast.AST], two: tuple[Value, ast.AST], node: ast.AST
 ) -> Value:
     (left, left_node), (right, right_node) = one, two
-    if type(operator) in _NAMES and (is_array(left) or is_array(right)):
-        return elementwise(env, partial(on_elements, type(operator), env, node), (left, right), node)
-    if isinstance(operator, ast.Is | ast.IsNot):
+    if type(syntax) in _NAMES and (is_array(left) or is_array(right)):
+        return elementwise(env, partial(on_elements, type(syntax), env, node), (left, right), node)
+    if isinstance(syntax, ast.Is | ast.IsNot):
         test = _identical(env, left, right, node)
-    elif isinstance(operator, ast.In | ast.NotIn):
+    elif isinstance(syntax, ast.In | ast.NotIn):
         test = _contains(env, left, right, node, right_node)
-    elif isinstance(operator, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
-        if isinstance(operator, ast.NotEq):
+    elif isinstance(syntax, ast.Eq | ast.NotEq) and not (isinstance(left, Atom) and isinstance(right, Atom)):
+        if isinstance(syntax, ast.NotEq):
             for first, second in ((left, right), (right, left)):
                 own = call_method(env, first, "__ne__", second, node=node)
                 if own is not None:
                     return truth(env, node, own)
         test = equal(env, left, right, node)
     else:
-        return ordered(env, _NAMES[type(operator)], left, right, node, (left_node, right_node))
-    return test if isinstance(operator, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
+        return ordered(env, _NAMES[type(syntax)], left, right, node, (left_node, right_node))
+    return test if isinstance(syntax, ast.Is | ast.In | ast.Eq) else logical(env, "not", test, node=node)
 
 
 def _identical(env: Environment, left: Value, right: Value, node: ast.AST) -> Atom:
     if isinstance(left, Static) and isinstance(right, Static):
         return TRUE if left.object is right.object else FALSE
     sides = (left, right)
+    if are_of_one_enumeration([*sides]):
+        return equal(env, left, right, node)
     if any(map(is_member, sides)):  # the number may be that of a member, if paths merge
         env.fail(node, "numbers have no identity in a kernel", "== instead of `is`")
     if Static(None) in sides or all(any(isinstance(side, kind) for side in sides) for kind in (Static, Atom)):
@@ -220,6 +232,8 @@ def _contains(env: Environment, item: Value, container: Value, node: ast.AST, at
     own = call_method(env, container, "__contains__", item, node=node)
     if own is not None:
         return truth(env, node, own)
+    if is_dictionary(container):
+        return TRUE if has_key(env, container, item, node) else FALSE
     if isinstance(container, Static) and not isinstance(container.object, enum.EnumMeta):
         problem = f"whether {describe(container)} has a number depends on the data"
         known = env.known_object(item, node, problem, "a tuple of numbers")
@@ -356,7 +370,7 @@ def _assigning(env: Environment, node: ast.BoolOp, values: list[ast.expr]) -> tu
     after = evaluated[1]
     names = [name for name in after if name[0] != "<" and isinstance(before.get(name, Unassigned("")), Unassigned)]
     # Where the rest is not evaluated, any number will do: it is not read.
-    unread = {name: zeros_like(after[name]) for name in names}
+    unread = {name: blank_like(after[name]) for name in names}
     skipped: End = ([], {**before, **unread, Key.CHOICE: FALSE if goes_on else TRUE}, True)
     close_branch(env, test, node, [evaluated, skipped] if goes_on else [skipped, evaluated])
     found, bindings = _chosen(env, node), env.frame.bindings

@@ -12,8 +12,19 @@ from typing import cast
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
-from dualbcast.frontend.records import as_complex, as_record, is_captured_dataclass, of_one_class
+from dualbcast.frontend.objects.sharing import add_base, merged_value
+from dualbcast.frontend.records import (
+    are_of_one_enumeration,
+    as_complex,
+    as_member,
+    as_record,
+    blank_like,
+    is_captured_dataclass,
+    of_one_class,
+    part_of,
+)
 from dualbcast.frontend.values import (
+    RAISES,
     Bindings,
     Closure,
     Copies,
@@ -35,7 +46,7 @@ from dualbcast.frontend.values import (
     without_name,
 )
 from dualbcast.ir.nodes import FALSE, NOWHERE, TEMPORARY, TRUE, Assign, Atom, Const, If, Kind, Stmt, Var
-from dualbcast.ir.simplification import convert, join, zero
+from dualbcast.ir.simplification import convert, join
 from dualbcast.ir.traversal import renamed, variables
 
 # A lowered side of a branch: its block, its bindings, and whether its end is reached.
@@ -212,7 +223,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
     if live and not isinstance(live[0], Unassigned):
         for position, value in enumerate(values):
             if skipping[position] and not (same(value, live[0]) or _is_like(value, live[0])):
-                filled[position] = zeros_like(live[0])
+                filled[position] = blank_like(live[0])
                 # The zeros must not be read where that path goes on.
                 for loop in env.frame.loops:
                     if isinstance(loop, Unrolled):
@@ -223,7 +234,7 @@ def fill(env: Environment, name: str, values: list[Value], paths: list[Bindings]
         return values, set()
     for position, value in enumerate(values):
         if isinstance(value, Unassigned) and not value.conflict:
-            filled[position] = zeros_like(leaving[0])
+            filled[position] = blank_like(leaving[0])
     return filled, set().union(*flags) if live else set()
 
 
@@ -242,18 +253,22 @@ def unify(
     """
     first = values[0]
     if raised is None and all(map(partial(same, first), values)):
-        return first
-    if raised is None or name in raised:
-        values = [*map(without_name, values)]
-    if raised is None or raised.get(name) in ("record", "complex"):
-        values = of_one_class(env, values if raised is None else [as_complex(value) for value in values])
-        first = values[0]
+        return first if all(value is first for value in values) else merged_value(first, values)
+    wanted = raised.get(name) if raised is not None else "record"
+    if wanted == "record":
+        values = of_one_class(env, values)
+    elif wanted is not None:
+        values = [without_name(value) if wanted != "complex" else as_complex(without_name(value)) for value in values]
+    first = values[0]
     unassigned = [value for value in values if isinstance(value, Unassigned)]
     conflict = next((value for value in unassigned if value.conflict), None)
     if conflict is None and unassigned and name == Key.RESULT:
         # The result is read only on paths that have returned; on others any number will do.
-        model = zeros_like(next(value for value in values if not isinstance(value, Unassigned)))
-        return unify(env, name, [model if isinstance(value, Unassigned) else value for value in values], copies)
+        model = next((value for value in values if not isinstance(value, Unassigned)), None)
+        if model is None:
+            return RAISES if RAISES in unassigned else unassigned[0]
+        stand_ins = {id(value): blank_like(model, raises=value == RAISES) for value in unassigned}
+        return unify(env, name, [stand_ins.get(id(value), value) for value in values], copies)
     if unassigned:
         return conflict or unassigned[0]
     numbers = [value for value in values if isinstance(value, Atom)]
@@ -269,10 +284,10 @@ def unify(
     if len(columns) == len(values) and are_alike(columns):
         own = shown or {Key.RESULT: "the returned value", Key.CHOICE: "this choice"}.get(name, name)
         merged = [
-            unify(env, f"{_base(name)}_{position}", list(items), copies, _part_of(own, columns[0], position), raised)
+            unify(env, f"{_base(name)}_{position}", list(items), copies, part_of(own, columns[0], position), raised)
             for position, items in enumerate(zip(*columns, strict=True))
         ]
-        return columns[0].like(merged)
+        return merged_value(columns[0].like(merged), values)
     if raised is not None:
         return first
     return _conflict(name, values, shown or ("the returned value" if name == Key.RESULT else name))
@@ -288,27 +303,12 @@ def _conflict(name: str, values: list[Value], shown: str) -> Unassigned:
     return Unassigned(f"{shown} is {kinds}, depending on the path that leads here", True)
 
 
-def _part_of(name: str, whole: Record, position: int) -> str:
-    """How messages name an item of a value."""
-    if whole.fields:
-        return f"{name}.{whole.fields[position]}"
-    return f"{name}[{position}]" if " " not in name else f"item {position} of {name}"
-
-
 def _is_like(value: Value, model: Value) -> bool:
     """Whether two values can merge."""
     if isinstance(value, Record) and isinstance(model, Record):
         return are_alike((value, model)) and all(map(_is_like, value, model))
-    return all(isinstance(without_name(each), Atom) for each in (value, model))
-
-
-def zeros_like(value: Value) -> Value:
-    """A value of the same shape and kinds, for a path on which nothing reads it."""
-    if isinstance(value, Record):
-        return value.like(map(zeros_like, value))
-    if isinstance(value, Atom):
-        return zero(value.kind)
-    return value
+    pair = [value, model]
+    return are_of_one_enumeration(pair) or all(isinstance(without_name(each), Atom) for each in pair)
 
 
 # --- values that a loop carries --------------------------------------------------------------------------------------
@@ -321,6 +321,18 @@ class KindRaised(Exception):
         self.path, self.kind = path, kind
 
 
+def _conformed_member(path: str, target: Value, value: Value) -> Value:
+    """A value in the form that a carried target has: a member of an enumeration as such or as its number."""
+    if not are_of_one_enumeration([target, value]):
+        value = without_name(value)
+        if is_member(target) and is_number(value):
+            raise KindRaised(path, value.kind if isinstance(value, Atom) else "complex")
+        return value
+    if isinstance(target, Static):
+        raise KindRaised(path, "record")
+    return as_member(value)
+
+
 def conform(
     env: Environment, path: str, target: Value, value: Value, copies: Copies, node: ast.AST, shown: str = ""
 ) -> None:
@@ -328,11 +340,11 @@ def conform(
 
     Messages call it `shown`.
     """
+    if isinstance(target, Record) and isinstance(value, Record) and value.can_change:
+        add_base(target, value)
     if same(target, value):
         return
-    value = without_name(value)
-    if is_member(target) and is_number(value):
-        raise KindRaised(path, value.kind if isinstance(value, Atom) else "complex")
+    value = _conformed_member(path, target, value)
     if isinstance(target, Var) and isinstance(value, Const | Var):
         kind = join(target.kind, value.kind)
         if kind != target.kind:
@@ -348,14 +360,15 @@ def conform(
         conform(env, path, target, as_complex(value), copies, node, shown)
     elif isinstance(target, Record) and isinstance(value, Record) and are_alike((target, value)):
         for position, (inner, item) in enumerate(zip(target, value, strict=True)):
-            own = _part_of(shown or path, target, position)
+            own = part_of(shown or path, target, position)
             conform(env, f"{path}_{position}", inner, item, copies, node, own)
     elif isinstance(value, Unassigned):
         env.fail(node, f"{value.reason}, and the next iteration of the loop needs it")
     else:
         env.fail(
             node,
-            f"{shown or path} is {describe(target)} before this loop and {describe(value)} after an iteration of it",
+            f"{shown or path.strip('<>')} is {describe(target)} before this loop and {describe(value)} after an "
+            "iteration of it",
             "one kind of thing under one name, or two names",
             tried=node,
         )

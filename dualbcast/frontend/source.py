@@ -277,6 +277,18 @@ def assigned_names(nodes: Sequence[ast.AST]) -> set[str]:
     return names
 
 
+def changed_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names of what code may change in place: `items.append(x)`, `items[0] = x`."""
+    names: set[str] = set()
+    for node in _own_nodes(nodes):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
+                names.add(name)
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
 def _body(function: FunctionNode) -> Sequence[ast.AST]:
     return function.body if isinstance(function, ast.FunctionDef) else [function.body]
 

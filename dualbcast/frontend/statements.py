@@ -5,19 +5,31 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NoReturn
 
+from dualbcast.errors import CompileError, also_of
 from dualbcast.frontend.arithmetic import chain, equal, logical, truth, unary
 from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
-from dualbcast.frontend.expressions import assign, fit_items
+from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
-from dualbcast.frontend.messages import words
+from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.changes import change_item
+from dualbcast.frontend.objects.sharing import refuse_shared
 from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
-from dualbcast.frontend.values import Bindings, Frame, Key, Record, Static, Unrolled, Value, describe, is_instance
+from dualbcast.frontend.values import (
+    RAISES,
+    Bindings,
+    Key,
+    Record,
+    Static,
+    Unrolled,
+    Value,
+    describe,
+    is_instance,
+)
 from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 # Classes whose pattern takes the object itself: `case float(x)`.
@@ -31,7 +43,7 @@ Sides = tuple[Callable[[], bool], Callable[[], bool]]
 def _assign(env: Environment, stmt: ast.Assign, _: Rest) -> None:
     value = expression(env, stmt.value)
     for target in stmt.targets:
-        assign(env, target, value)
+        assign(env, target, value, partial(change_item, env, stmt))
 
 
 @lowers(ast.AnnAssign)
@@ -42,43 +54,33 @@ def _annotated(env: Environment, stmt: ast.AnnAssign, _: Rest) -> None:
 
 @lowers(ast.AugAssign)
 def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
+    if isinstance(stmt.target, ast.Subscript) and isinstance(stmt.target.value, ast.Name):
+        item = ast.copy_location(ast.Subscript(stmt.target.value, stmt.target.slice, ast.Load()), stmt.target)
+        owner = env.frame.bindings.get(stmt.target.value.id)
+        if isinstance(owner, Record) and owner.can_change:
+            before = expression(env, item)
+            if isinstance(before, Record) and before.can_change and not is_array(owner):
+                env.fail(
+                    stmt, f"an item that is {describe(before)} cannot change in place", "a new item: a[0] = a[0] + b"
+                )
+            value = expression(env, ast.copy_location(ast.BinOp(item, stmt.op, stmt.value), stmt))
+            if change_item(env, stmt, stmt.target, value):
+                return
     if not isinstance(stmt.target, ast.Name):
         assign(env, stmt.target, FALSE)
         return
     read = ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt.target)
     before = expression(env, read)
-    if isinstance(before, Record) and before.python_type is list:
-        name = stmt.target.id  # in Python, every other name of this list would see the change
-        env.fail(stmt, "a list does not change in a kernel", f"a new list: {name} = [*{name}, …]")
-    if is_array(before):
-        _refuse_shared(env, stmt, stmt.target.id, before)
+    if isinstance(before, Record) and before.can_change:
+        name, new = stmt.target.id, ast.BinOp(stmt.target, stmt.op, stmt.value)
+        made = "array" if is_array(before) else "list"
+        refuse_shared(env, stmt, name, before, f"a new {made}: {name} = {ast.unparse(new)}")
+        if before.python_type is list and isinstance(stmt.op, ast.Add):
+            assign(env, stmt.target, before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)]))
+            return
     changed = in_place(env, stmt, before)
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
     assign(env, stmt.target, expression(env, both) if changed is None else changed)
-
-
-def _refuse_shared(env: Environment, stmt: ast.AugAssign, name: str, array: Record) -> None:
-    """Refuse a change in place of an array that is read under another name, too: NumPy would change that as well."""
-    own = env.frame
-    place: tuple[Frame, ast.AST] | None = (own, stmt)
-    while place is not None:
-        frame, at = place
-        for other in sorted(_read_after(frame, at) - ({name} if frame is own else set())):
-            value = frame.bindings.get(other)
-            if isinstance(value, Record) and value.shares(array):
-                where = "" if frame is own else " outside of this function"
-                problem = f"{other}{where} and {name} share their elements, which NumPy would change in both"
-                new = ast.BinOp(stmt.target, stmt.op, stmt.value)
-                env.fail(stmt, problem, f"a new array: {name} = {ast.unparse(new)}")
-        place = frame.caller
-
-
-def _read_after(frame: Frame, at: ast.AST) -> set[str]:
-    """The names that a function may read after a statement or a call in it, or in the same line."""
-    nodes, inside = [*ast.walk(frame.node)], {*ast.walk(at)}
-    loops = [node for node in nodes if isinstance(node, ast.For | ast.While) and at in ast.walk(node)]
-    start = min(node.lineno for node in (*loops, at) if isinstance(node, ast.stmt | ast.expr))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside}
 
 
 @lowers(ast.FunctionDef)
@@ -92,13 +94,21 @@ def _define(env: Environment, stmt: ast.FunctionDef, _: Rest) -> None:
 @lowers(ast.Return)
 def _return(env: Environment, stmt: ast.Return, _: Rest) -> bool | None:
     if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
+        if Key.YIELDED in env.frame.bindings:
+            return _leave(env, Static(None), stmt)
         env.fail(stmt, "a return without a value", "the value: `return x`")
     frame = env.frame
     value = expression(env, stmt.value)
     if env.finish is not None and frame is env.outermost:
         value = env.finish(value, stmt)
-    frame.bindings[Key.RESULT] = value
     note(env, "return", "return", value, stmt)
+    return _leave(env, value, stmt)
+
+
+def _leave(env: Environment, value: Value, stmt: ast.Return | ast.Raise) -> bool | None:
+    """Leave the function with a result."""
+    frame = env.frame
+    frame.bindings[Key.RESULT] = value
     frame.returned_at = stmt
     frame.bindings[Key.RETURNED_AT] = Static(env.locate(stmt))
     frame.bindings[Key.RETURNED] = frame.bindings[Key.SKIPPING] = TRUE
@@ -121,12 +131,17 @@ def _jump(env: Environment, stmt: ast.Break | ast.Continue, _: Rest) -> bool | N
 
 
 @lowers(ast.Raise)
-def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> NoReturn:
+def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> bool | None:
+    """An error of the elements that come here; one of the call where all of them do."""
     if env.block is not env.root:
-        env.fail(stmt, "raise cannot be compiled", "a return of nan: elements of an array cannot stop each other")
+        append_raise(env, stmt)
+        return _leave(env, RAISES, stmt)
     called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
     name = ast.unparse(called) if called is not None else "an exception"
-    env.fail(stmt, f"this call raises {name}{words(env, args)}")
+    known = expression(env, called) if called is not None else None
+    kind = known.object if isinstance(known, Static) else None
+    own = also_of(CompileError, kind) if isinstance(kind, type) and issubclass(kind, Exception) else CompileError
+    raise own(f"this call raises {name}{words(env, args)}", env.locate(stmt), "", env.frame.calls)
 
 
 @lowers(ast.Pass)

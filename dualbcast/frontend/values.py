@@ -6,8 +6,9 @@ Bindings map names to values on one path; a frame is one call of a function that
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
@@ -31,6 +32,7 @@ class Key:
         "<choice>",
         "<skipping>",
     )
+    YIELDED = "<what this generator gives>"
     # The names that are assigned only where a flag is set, as pairs of the flag and the name.
     PARTLY = "<partly>"
 
@@ -45,12 +47,14 @@ class Static:
 class Record(tuple[Any, ...]):
     """The items of a tuple, a list, a small array, a named tuple, a dataclass or an iterator, which is used once.
 
+    The one item of a member of an enumeration that depends on the data is its number, or its place in the class.
     `fields` has the names of the items, if the type gives them names.
     """
 
     python_type: type
     fields: tuple[str, ...]
-    base: Record | None = None  # the array of which an array is a view, or that a loop carries under its name
+    # What an array is a view of; the arrays or lists of which this is one, by the path or the iteration.
+    bases: tuple[Record, ...] = ()
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
         self = super().__new__(cls, items)
@@ -71,14 +75,10 @@ class Record(tuple[Any, ...]):
         """Whether it can be indexed, unpacked and looped over: a tuple, a list or an array, and no other."""
         return self.family in (tuple, list, np.ndarray)
 
-    def shares(self, other: Value) -> bool:
-        """Whether in NumPy a change of the other array in place is one of this, or of an array in it."""
-        whole, part = self, other
-        while whole.base is not None:
-            whole = whole.base
-        while isinstance(part, Record) and part.base is not None:
-            part = part.base
-        return whole is part or any(isinstance(item, Record) and item.shares(part) for item in whole)
+    @property
+    def can_change(self) -> bool:
+        """Whether Python can change it in place."""
+        return self.python_type in (list, dict, np.ndarray)
 
     @property
     def is_iterator(self) -> bool:
@@ -201,6 +201,9 @@ class Unassigned:
     conflict: bool = False
 
 
+# The result of a function on a path that ends with an error.
+RAISES = Unassigned("every path through this function raises an error")
+
 Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Whole | Unassigned | Record
 Bindings = dict[str, Value]
 Copies = list[tuple[Var, Expr]]
@@ -227,6 +230,8 @@ class Loop:
     # The paths that leave the loop, and those that start its next iteration.
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
+    # The changes in place: the statement, the name, what changes, and what to write instead.
+    changed: list[tuple[ast.stmt, str, Record, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,17 +313,6 @@ def _shape_of(value: Value) -> tuple[int, ...]:
     return (len(value), *(_shape_of(value[0]) if value else ())) if isinstance(value, Record) else ()
 
 
-def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ...], str], Value]) -> Value:
-    """An array of values that `item` makes for each index, and the name of the element there."""
-
-    def part(index: tuple[int, ...]) -> Value:
-        if len(index) == len(shape):
-            return item(index, "_".join([name, *map(str, index)]))
-        return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
-
-    return part(())
-
-
 # What a name that a loop carries must hold: a kind of number, or what is made of numbers.
 Raised = Kind | Literal["complex", "record"]
 
@@ -338,15 +332,28 @@ def is_number(value: Value) -> bool:
     return isinstance(value, Atom) or is_complex(value) or is_member(value)
 
 
+def enumeration_of(value: Value) -> type[enum.Enum] | None:
+    """The class of a member of an enumeration; None for anything else, and where the class has an `==` of its own."""
+    kind: Any = type(value.object) if isinstance(value, Static) else getattr(value, "python_type", None)
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum) or issubclass(kind, enum.Flag):
+        return None
+    return kind if not isinstance(kind.__eq__, FunctionType) else None
+
+
 def is_member(value: Value) -> bool:
     """Whether a value is a member of an enumeration of numbers, such as an IntEnum."""
+    if isinstance(value, Record):
+        return issubclass(value.python_type, enum.Enum) and issubclass(value.python_type, int | float)
     return isinstance(value, Static) and isinstance(value.object, int | float)
 
 
 def without_name(value: Value) -> Value:
     """A member of an enumeration of numbers as its number; any other value as it is."""
-    if not isinstance(value, Static) or not is_member(value):
+    if not is_member(value):
         return value
+    if isinstance(value, Record):
+        return value[0]  # type: ignore[no-any-return]
+    assert isinstance(value, Static)
     return number(int(value.object) if isinstance(value.object, int) else float(value.object))
 
 
@@ -374,7 +381,9 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
 
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
-    return len({(getattr(value, "python_type", tuple), len(value)) for value in values}) == 1
+    return (
+        len({(getattr(value, "python_type", tuple), len(value), getattr(value, "fields", ())) for value in values}) == 1
+    )
 
 
 def same(a: Any, b: Any) -> bool:

@@ -100,7 +100,7 @@ class Structure:
                 f"{name} has dtype {value.dtype}, and this result is complex; pass an array of complex numbers"
             )
         elif self.fields and (isinstance(value, self.type) or self.type is Complex):
-            items = [getattr(value, field) for field in self.fields]
+            items = [value[field] if self.type is dict else getattr(value, field) for field in self.fields]
         if len(items) != len(self.parts):
             given = (
                 f"{len(items)} are given"
@@ -120,7 +120,7 @@ class Structure:
 
 
 def _is_branch(value: Any) -> bool:
-    return isinstance(value, tuple | list) or hasattr(type(value), "__dataclass_fields__")
+    return isinstance(value, tuple | list | dict) or hasattr(type(value), "__dataclass_fields__")
 
 
 NUMBER = Structure()
@@ -270,16 +270,18 @@ class Continue:
 class Note:
     """What a step of the user's function does, for those who watch it run; kernels have none.
 
-    `labels` are the names of the `values`; the one label of `print` and `assert` is a template of `str.format`, and the
-    first value of `assert` its condition. `depth` counts the inlined calls around it; `function` is the innermost.
+    `labels` are the names of the `values`; the first label of `print`, `assert` and `raise` is a template of
+    `str.format`, and the first value of `assert` its condition. `depth` counts the inlined calls around it; `function`
+    is the innermost. `kind` is the class of the error that a `raise` names.
     """
 
-    what: Literal["argument", "assign", "test", "return", "print", "assert"]
+    what: Literal["argument", "assign", "test", "return", "print", "assert", "raise"]
     labels: tuple[str, ...]
     values: tuple[Expr, ...]
     function: str = ""
     depth: int = 0
     location: Location = field(default=NOWHERE, repr=False)
+    kind: type[Exception] | None = field(default=None, repr=False)
 
 
 Stmt = Assign | If | While | For | Break | Continue | Note

@@ -1,4 +1,4 @@
-"""From a function with notes to one that says whether an element prints something, or fails an assertion."""
+"""From a function with notes to one that says whether an element prints something, fails an assertion or raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dualbcast.ir.traversal import free_names, map_blocks
 
 
 def flag_speaking_elements(function: ir.Function) -> ir.Function:
-    """The function whose only output is whether it comes to a `print`, or to an `assert` that does not hold.
+    """The function whose only output is whether it comes to a `print`, a `raise`, or an `assert` that does not hold.
 
     Before::
 
@@ -40,7 +40,7 @@ def flag_speaking_elements(function: ir.Function) -> ir.Function:
         new: list[ir.Stmt] = []
         for stmt in block:
             match stmt:
-                case ir.Note(what="print", location=where):
+                case ir.Note(what="print" | "raise", location=where):
                     new.append(ir.Assign(speaks, ir.TRUE, where))
                 case ir.Note(what="assert", values=(test, *_), location=where):
                     new.append(ir.If(test, (), (ir.Assign(speaks, ir.TRUE, where),), where))

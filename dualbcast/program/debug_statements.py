@@ -1,4 +1,4 @@
-"""The `print` and `assert` statements of a function, for the elements that come to one.
+"""The `print`, `assert` and `raise` statements of a function, for the elements that come to one.
 
 The arguments of a call come in. A kernel finds the elements that print, or fail an assertion. These are evaluated step
 by step in their order: their texts go to standard output, or an error goes out.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast.errors import FailedAssertion
+from dualbcast.errors import FailedAssertion, RaisedError, also_of
 from dualbcast.ir import nodes as ir
 from dualbcast.program import pipeline
 from dualbcast.program.element import Element, plain_errors
@@ -34,8 +34,8 @@ class DebugStatements:
 
         Raises
         ------
-        FailedAssertion
-            An assertion does not hold. What the elements before it print has been printed.
+        FailedAssertion, RaisedError
+            An assertion does not hold, or a `raise` is reached. What the elements before it print has been printed.
         """
         # A byte for each element: its sum in the kernel would take 20 µs more for small arrays.
         (flags,) = self._speaking.parts(values)
@@ -66,6 +66,9 @@ class _Speaking(Evaluation[None]):
     def noted(self, note: ir.Note) -> None:
         if note.what == "print":
             self.texts.append(text_of(note, list(map(self.number, note.values))))
+        elif note.what == "raise":
+            raised = also_of(RaisedError, note.kind or Exception)
+            raise raised(text_of(note, list(map(self.number, note.values))), note.location, *self.element)
         elif note.what == "assert" and not self.number(note.values[0]):
             text = text_of(note, list(map(self.number, note.values)))
             raise FailedAssertion(text, note.location, *self.element)

@@ -18,7 +18,8 @@ class TraceRow:
     Attributes
     ----------
     what : str
-        The kind of step: "argument", where a parameter gets its value, "assign", "test", "return", "print" or "assert".
+        The kind of step: "argument", where a parameter gets its value, "assign", "test", "return", "print",
+        "assert" or "raise".
     name : str
         The name that is assigned, as `p.x` or `t[0]` where it is part of a tuple or a record; else the keyword.
     value : object

@@ -85,8 +85,12 @@ class _Tracing(Evaluation[Partials]):
         if note.location.filename.startswith(PACKAGE):
             return
         values = [self.value(value, note.location) for value in note.values]
-        if note.what in ("print", "assert"):
+        if note.what in ("print", "assert", "raise"):
             text = text_of(note, [number for number, _ in values])
+            if note.what == "raise":
+                name = note.kind.__name__ if note.kind else "error"
+                self._keep(note, f"raise {name}", text, None)
+                return
             value = text.rstrip("\n") if note.what == "print" else bool(values[0][0])
             name = note.what if note.what == "print" or value or not text else f"assert: {text}"
             self._keep(note, name, value, None)

@@ -82,6 +82,16 @@ class PartsOf:
         return tuple([Capture(self, name, getattr(whole, name), f"{self.array.path}.{name}") for name in names])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeysOf:
+    """The place of the keys of a captured dictionary, which are item 0."""
+
+    mapping: Any
+
+    def __getitem__(self, _: int) -> tuple[Any, ...]:
+        return tuple(self.mapping)
+
+
 def reader(guard: Capture) -> Callable[[], Any]:
     """What reads a captured object as it is now."""
     if guard.attribute:

@@ -70,8 +70,6 @@ WHOLE = (
 )
 SIDE = "another output: a kernel cannot change what is outside it"
 BEFOREHAND = "a test of the values beforehand"
-NAN = "a return of nan: elements of an array cannot stop each other"
-YIELD = "return: a function gives one value; in __iter__, return iter((a, b))"
 ASYNC = "async def g():\n    {}\n"
 PLAIN = "a plain function"
 
@@ -125,10 +123,11 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
     ],
     "AugAssign": [
         Is("z = x\nz *= y\nz -= 1\nreturn z"),
+        Is("t = [x]\nt += [y]\nt[0] *= 2\nreturn t"),
         Not(
-            "t = [x]\n«t += [y]»\nreturn t",
-            "a list does not change in a kernel",
-            "a new list: t = [*t, …]",
+            "t = [x]\ns = t\n«t += [y]»\nreturn t, s",
+            "s and t share their elements, which Python would change in both",
+            "a new list: t = t + [y]",
         ),
     ],
     "AnnAssign": [Is("z: float = x * y\nw: int\nw = 2\nreturn z * w")],
@@ -153,7 +152,8 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
     ],
     "Match": [Is("match x > 1:\n    case True: return x\n    case _: return y")],
     "Raise": [
-        Not("if x < 0:\n    «raise ValueError»\nreturn x", "raise cannot be compiled", NAN),
+        Is("if x < -9:\n    raise ValueError(f'{x} is small')\nreturn x"),
+        Not("if x < 0:\n    «raise»\nreturn x", "only an exception can be raised", 'raise ValueError("…")'),
         Not("«raise ValueError('no')»", "this call raises ValueError: no", None),
         Is("if len((x, y)) == 3:\n    raise ValueError\nreturn x"),
     ],
@@ -218,7 +218,10 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
             "two numbers, or tuples of one length; for functions, a choice between their results",
         ),
     ],
-    "Dict": [Not("return «{1: x}»", "a dictionary cannot be compiled", "separate variables, or a named tuple")],
+    "Dict": [
+        Is("d = {'a': x, **dict(b=y)}\nreturn d['a'] * d['b']"),
+        Not("return {«1»: x}", "a key of a dictionary must be known text", "a tuple"),
+    ],
     "Set": [Not("return x in «{1, 2}»", "a set cannot be compiled", "a tuple")],
     "ListComp": [
         Is("return sum([a * y for a in (x, 2.0) if True])"),
@@ -232,7 +235,8 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Not("return sum(«{a for a in (x, y)}»)", "a set comprehension cannot be compiled", "tuple(… for …)"),
     ],
     "DictComp": [
-        Not("return «{1: a for a in (x, y)}»", "a dictionary comprehension cannot be compiled", "tuple(… for …)"),
+        Is("d = {name: a for name, a in (('a', x), ('b', y))}\nreturn d['a'] * d['b']"),
+        Not("return {«1»: a for a in (x, y)}", "a key of a dictionary must be known text", "a tuple"),
     ],
     "GeneratorExp": [
         Is("return sum(a * y for a in (x, y) if a > 1)"),
@@ -243,8 +247,15 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         ),
     ],
     "Await": [Not("«async def g():»\n    return await x\nreturn x", "async cannot be compiled", PLAIN)],
-    "Yield": [Not("«yield x»", "yield cannot be compiled", YIELD)],
-    "YieldFrom": [Not("«yield from (x, y)»", "yield from cannot be compiled", YIELD)],
+    "Yield": [
+        Is("def g():\n    for k in range(3):\n        yield k * x\n    yield y\nreturn sum(g())"),
+        Not(
+            "def g():\n    «yield x»\n    if x > 0:\n        yield y\nreturn sum(g())",
+            "how many items this generator gives depends on the data",
+            "a function that returns a tuple, or a loop without it",
+        ),
+    ],
+    "YieldFrom": [Is("def g():\n    yield from (x, y)\n    yield 2.0\nreturn tuple(g())")],
     "Compare": [Is("return 0 < x <= y")],
     "Call": [
         Is("return math.exp(x) * abs(y)"),

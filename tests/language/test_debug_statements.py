@@ -1,9 +1,10 @@
-"""`print` and `assert` in a scalar function: what a call does is what Python does for one element after another."""
+"""`print`, `assert` and `raise` in a scalar function: a call does what Python does for one element after another."""
 
 from __future__ import annotations
 
 import math
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from speaking_functions import FUNCTIONS, one_print
 
 from dualbcast import differentiable_broadcast, from_source, graph, rule
-from dualbcast.errors import ArgumentError, CompileError, FailedAssertion
+from dualbcast.errors import ArgumentError, CompileError, FailedAssertion, RaisedError
 
 BACKENDS = ("python", "cpu")
 
@@ -207,6 +208,118 @@ def test_complex_numbers(capsys: Any) -> None:
         function(9j)
 
 
+# --- raise -----------------------------------------------------------------------------------------------------------
+
+
+class TooLarge(Exception):
+    """An error of a user's."""
+
+
+def no_convergence(x: float) -> int:
+    count = 0
+    while x > 1.0:
+        x = x / 2
+        count += 1
+        if count > 5:
+            raise RuntimeError("no convergence")
+    return count
+
+
+def one_of_two(x: float) -> tuple[float, int]:
+    if x < 0.0:
+        raise ValueError(f"{x} is negative")
+    if x > 10.0:
+        raise TooLarge(x, "is large")
+    y = 2.0 * x
+    return math.sqrt(y), int(x)
+
+
+def in_a_loop_that_is_written_out(x: float) -> float:
+    total = 0.0
+    for pole in (1.0, 2.0):
+        if x == pole:
+            raise KeyError
+        total += 1.0 / (x - pole)
+    return total
+
+
+def in_an_inner_call(x: float) -> float:
+    return in_a_loop_that_is_written_out(x) ** 2
+
+
+def by_a_case(x: float) -> float:
+    match int(x):
+        case 0 | -1:
+            return x
+        case 1:
+            return 2.0 * x
+        case _:
+            raise ZeroDivisionError("never " + "more")
+
+
+RAISING = [no_convergence, one_of_two, in_a_loop_that_is_written_out, in_an_inner_call, by_a_case]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", RAISING, ids=lambda function: function.__name__)
+def test_a_raise_ends_the_call_at_the_first_element_that_comes_to_it(function: Any, backend: str) -> None:
+    compiled = differentiable_broadcast(function, backend=backend)
+    wide = np.array([0.5, 1.25, 1.5, 70.0, 2.0, -1.0, 1.0])
+    for x in (np.array([0.25, 1.75, 0.75]), wide, wide[::-1]):
+        wanted, failed = [], None
+        for at, each in enumerate(x.tolist()):
+            try:
+                wanted.append(function(each))
+            except Exception as error:
+                failed = at, error
+                break
+        if failed is None:
+            found = compiled(x)
+            np.testing.assert_allclose(np.transpose(found), wanted, rtol=1e-14)
+            continue
+        at, error = failed
+        with pytest.raises(type(error)) as caught:
+            compiled.value_and_jacobian(x)
+        assert isinstance(caught.value, RaisedError)
+        assert (caught.value.index, caught.value.inputs) == ((at,), {"x": x[at]})
+        assert caught.value.message == ", ".join(map(str, error.args))
+        same = pickle.loads(pickle.dumps(caught.value))
+        assert (type(same).__name__, str(same), same.index) == (type(error).__name__, str(caught.value), (at,))
+
+
+def test_without_the_statements_an_element_that_raises_is_nan() -> None:
+    function = differentiable_broadcast(one_of_two, debug=False)
+    roots, wholes = function(np.array([2.0, -1.0, 50.0]))
+    np.testing.assert_equal((roots, wholes), ([2.0, np.nan, np.nan], [2, 0, 0]))
+
+
+def test_an_error_with_attributes_of_its_own_is_a_raised_error() -> None:
+    function = from_source("def f(x):\n    if x < 0:\n        raise OSError(x)\n    return x\n")
+    with pytest.raises(RaisedError, match=r"for the element at index \(1,\): -2.0\n"):
+        function(np.array([1.0, -2.0]))
+
+
+def test_what_every_call_raises_is_of_the_class_that_is_named() -> None:
+    function = differentiable_broadcast(
+        from_source(
+            "def f(x, mode):\n    if mode == 'up':\n        return x\n    raise KeyError(f'no {mode}')\n"
+        ).__wrapped__,
+        static="mode",
+    )
+    assert function(1.0, mode="up") == 1.0
+    for _ in range(2):
+        with pytest.raises(KeyError, match="this call raises KeyError: no down") as caught:
+            function(1.0, mode="down")
+        assert isinstance(caught.value, CompileError)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_every_path_may_not_raise() -> None:
+    function = from_source("def f(x):\n    if x < 0:\n        raise OSError\n    else:\n        raise KeyError\n")
+    with pytest.raises(CompileError, match="every path through this function raises an error"):
+        function(1.0)
+
+
 def test_the_option_o_of_python_takes_assertions_away() -> None:
     text = """
 from dualbcast import from_source
@@ -218,6 +331,14 @@ f(-1.0)
         assert ran.returncode == status
         assert ("FailedAssertion" in ran.stderr) == (status == 1)
         assert ran.stdout == ("x -1.0\n" if status == 0 else "")
+
+
+def test_a_dictionary_is_shown_as_python_shows_it(capsys: Any) -> None:
+    function = from_source("def f(x):\n    d = {'a': x, 'b': {'c': 2}}\n    print(d, f'{x:.1f}')\n    return d['a']\n")
+    function(1.5)
+    function.__wrapped__(1.5)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second == "{'a': 1.5, 'b': {'c': 2}} 1.5"
 
 
 def test_rules_have_neither() -> None:
@@ -234,6 +355,8 @@ def test_a_trace_shows_them(capsys: Any) -> None:
     assert [(row.what, row.name, row.value) for row in rows if row.what in ("print", "assert")] == [
         ("assert", "assert: no root of -4.0", False)
     ]
+    (row,) = [row for row in differentiable_broadcast(one_of_two).trace(-1.0).rows if row.what == "raise"]
+    assert (row.name, row.value) == ("raise ValueError", "-1.0 is negative")
     rows = root.trace(4.0, 2.0).rows
     assert [(row.what, row.name, row.value) for row in rows if row.what in ("print", "assert")] == [
         ("assert", "assert", True),

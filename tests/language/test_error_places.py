@@ -120,8 +120,8 @@ def test_a_callee_without_source_is_an_error_at_the_call() -> None:
 
 
 def test_a_default_of_a_callee_that_is_no_number() -> None:
-    cell = Cell("def g(a, b={}):\n    return a\n\ndef f(x, y):\n    return «g(x)»\n")
-    verify(cell, "a default of g() is of type dict", ...)
+    cell = Cell("def g(a, b=[]):\n    return a\n\ndef f(x, y):\n    return «g(x)»\n")
+    verify(cell, "a default of g() is of type list", ...)
 
 
 @pytest.mark.parametrize(

@@ -132,12 +132,10 @@ FLOW = {
     "positional only": ("def g(a, /):\n    return a\nreturn «g(a=x)»", "g() has no parameter a", ...),
     "double star argument": ("def g(a):\n    return a\nreturn g(**«x»)", "`**` spreads", "written out"),
     "called before its def": ("z = «g»(x)\ndef g(a):\n    return a\nreturn z", "g is read before it is assigned", ...),
-    "bad default": ("def g(a, b=«{}»):\n    return a\nreturn g(x)", "a dictionary", "separate variables"),
+    "bad default": ("def g(a, b=«{1}»):\n    return a\nreturn g(x)", "a set", "a tuple"),
     # returns
     "bare return": ("«return»", "a return without a value", "return x"),
     "return of None": ("if x > 0:\n    «return None»\nreturn x", "a return without a value", "return x"),
-    "yield": ("«yield x»", "yield", "return"),
-    "yield from": ("«yield from x»", "yield from", "return"),
 }
 
 # Errors about a function as a whole point at its first line.

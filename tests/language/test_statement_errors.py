@@ -70,7 +70,7 @@ STATEMENTS = {
     "try": ("«try:»\n    return x\nexcept ValueError:\n    return y", "try", "a test of the values"),
     "try star": ("«try:»\n    return x\nexcept* ValueError:\n    pass", "try", "a test of the values"),
     "with": ("«with x:»\n    return x", "with", "plain statements"),
-    "raise": ("if x < 0:\n    «raise ValueError»\nreturn x", "raise", "nan"),
+    "raise of no exception": ("if x < 0:\n    «raise x»\nreturn x", "only an exception", "raise ValueError"),
     "import": ("«import os»\nreturn x", "import", "top of the file"),
     "from import": ("«from math import sin»\nreturn sin(x)", "import", "top of the file"),
     "global": ("«global total»\ntotal = x\nreturn x", "global", "another output"),
@@ -100,10 +100,13 @@ STATEMENTS = {
 }
 
 EXPRESSIONS = {
-    "dict": ("«{1: x}»", "a dictionary", "separate variables"),
+    "key of a dict": ("{«1»: x}", "a key of a dictionary must be known text", "a tuple"),
+    "no such key": ("«{'a': x}['b']»", "this raises KeyError: 'b'", "one of 'a'"),
+    "key by data": ("{'a': x}[«y»]", "a dictionary can only be indexed by a known value", "if/elif"),
+    "method of a dict": ("«{'a': x}.pop»('a')", "a dictionary has no pop in a kernel", "get, items, keys, values"),
     "set": ("«{x, y}»", "a set", "a tuple"),
     "set comprehension": ("sum(«{a for a in (x, y)}»)", "a set comprehension", "tuple("),
-    "dict comprehension": ("«{1: a for a in (x, y)}»", "a dictionary comprehension", "tuple("),
+    "key of a dict comprehension": ("{«a»: a for a in (x, y)}", "a key of a dictionary must be known text", "a tuple"),
     "f-string": ("len(f'{«x»}')", "this is not known then", "a known value"),
     "is": ("«x is y»", "no identity", "=="),
     "is not": ("«x is not y»", "no identity", "=="),
@@ -180,11 +183,7 @@ EXPRESSIONS = {
         "items is captured from outside the function and is of type list",
         "a parameter",
     ),
-    "captured dict": (
-        "«table»[1] * x",
-        "table is captured from outside the function and is of type dict",
-        "a named tuple, or an object whose attributes",
-    ),
+    "item of a captured dict": ("«table[2]» * x", "this raises KeyError: 2", "one of 1"),
     "captured number with operators": (
         "«degrees» * x",
         "degrees is captured from outside the function and is of type Degrees",
@@ -214,7 +213,6 @@ EXPRESSIONS = {
     "function of arrays": ("«np.sort(x)»", "no derivative rule for numpy.sort: it works on arrays", "math or numpy"),
     "logging": ("«logging.info('a')»", "info() is a side effect", "another output"),
     "class of NumPy": ("«np.vectorize(abs)»(x)", "no derivative rule for numpy.vectorize: it works on arrays", ...),
-    "member by value": ("«Mode(1)» is None", "Mode objects cannot be made in a kernel", ...),
     "default of two numbers": ("«min(x, y, default=1)»", "default= is for one tuple", "the numbers alone"),
     "sum of a generator from outside": ("«sum(generator)»", "this is an object of type generator", "a tuple"),
     "standard library": ("«statistics.mean((x, y))»", "in mean(): ", "a function of your own"),
@@ -222,7 +220,6 @@ EXPRESSIONS = {
     "too few to an alias": ("«np.clip(x)»", "clip() lacks a value for", "clip(x, low, high)"),
     "no class": ("«isinstance(x, 3)»", "isinstance() needs a class", ...),
     "type()": ("«type(x)»(y)", "type objects cannot be made in a kernel", "isinstance"),
-    "dict()": ("«dict(a=x)»", "dict objects cannot be made in a kernel", "a named tuple"),
     "unknown keyword of sorted": (
         "«sorted((x, y), cmp=abs)»[0]",
         "sorted() takes only the keyword key, reverse in a kernel",
@@ -230,12 +227,6 @@ EXPRESSIONS = {
     ),
     "index of a tuple": ("«(x, y).index»(y)", "a tuple of 2 has no index", "enumerate(items)"),
     "count of a list": ("«[x, y].count»(y)", "a list of 2 has no count", "sum(item == x for item in items)"),
-    "filter": ("sum(«filter(bool, (x, y))»)", "filter objects cannot be made in a kernel", "a generator with a test"),
-    "combinations": (
-        "sum(a * b for a, b in «itertools.combinations((x, y), 2)»)",
-        "combinations objects cannot be made in a kernel",
-        "a generator with several",
-    ),
     "item getter": ("«operator.itemgetter(0)»((x, y))", "itemgetter objects cannot be made in a kernel", "a lambda"),
     "order of tuple and number": ("x if «(x, y)» < y else y", "a number is needed here, and this is a tuple", ...),
     "key that is no function": ("«max»((x, y), key=3)", "a number cannot be called", ...),

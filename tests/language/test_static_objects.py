@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import namedtuple
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from types import MappingProxyType
@@ -37,6 +39,22 @@ class Shade(Enum):
     LIGHT = 0.75
 
 
+class Metal(Enum):
+    IRON = 7.9, 26
+    TIN = 7.3, 50
+    LEAD = 11.3, 82
+
+    def __init__(self, density: float, number: int) -> None:
+        self.density, self.number = density, number
+
+    @property
+    def heavy(self) -> bool:
+        return self.density > 10
+
+    def mass(self, volume: float) -> float:
+        return self.density * volume
+
+
 class Weight(float, Enum):
     LOW = 0.5
     HIGH = 2.0
@@ -53,6 +71,28 @@ class Event(IntFlag):
     FROST = 2
 
 
+class Grid:
+    def __init__(self) -> None:
+        self.points, self.weights = (0.25, 0.5, 0.75), (1.0, 0.0, 2.0)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        for point, weight in zip(self.points, self.weights, strict=True):
+            if weight > 0:
+                yield point, weight
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, at: int) -> float:
+        return self.points[at]
+
+    def __add__(self, other: float) -> float:
+        return self.points[0] + other
+
+    def __contains__(self, other: float) -> bool:
+        return other in self.points
+
+
 class Awkward:
     @property
     def broken(self) -> float:
@@ -66,6 +106,7 @@ CAPTURED = {
     "Pair": Pair,
     "Disc": Disc,
     "Shade": Shade,
+    "Metal": Metal,
     "Weight": Weight,
     "Stage": Stage,
     "Event": Event,
@@ -75,6 +116,8 @@ CAPTURED = {
     "shares": MappingProxyType({k: 0.5**k for k in range(150)}),
     "functools": functools,
     "awkward": Awkward(),
+    "grid": Grid(),
+    "itertools": itertools,
     "bag": frozenset({1, 2}),
     "text": "abc",
 }
@@ -94,6 +137,45 @@ VALUES = {
     "flags that are set": "e = Event.RAIN\nif x > 1:\n    e |= Event.FROST\nreturn e, y * (e & Event.FROST)",
     "member in a tuple": "t = (Stage.SOWN, x)\nif x > 1:\n    t = (Stage.RIPE, y)\nreturn t",
     "member as an index": "return (x, y, x * y)[Stage.RIPE]",
+    "identity of members": "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if s is Stage.SOWN else y * s.value",
+    "members without a number": (
+        "s = Shade.DARK\nif x > 1:\n    s = Shade.LIGHT\n"
+        "return x if s is Shade.DARK else y, s == Shade.LIGHT, s in (Shade.DARK, x), s.value * y, not s"
+    ),
+    "attributes of members": (
+        "m = Metal.IRON if x > 1 else Metal.LEAD\nreturn m.density * x, m.value[1] * y, m.mass(y), m.heavy"
+    ),
+    "members by cases": (
+        "m = Metal.IRON\nif x > 1:\n    m = Metal.LEAD\nmatch m:\n    case Metal.IRON:\n        return x\n"
+        "    case _:\n        return y"
+    ),
+    "members that a loop carries": (
+        "m, steps = Metal.IRON, 0\nwhile m is not Metal.LEAD and steps < 9:\n    x += y\n    steps += 1\n"
+        "    m = Metal.LEAD if x > 3 else Metal.TIN\nreturn x, steps, m.density"
+    ),
+    "members of a call": (
+        "def kind(x):\n    if x > 1:\n        return Shade.DARK\n    return Shade.LIGHT\n"
+        "return (kind(x) is kind(y)) * x + Shade(0.25).value + Stage(1)"
+    ),
+    "generators": (
+        "def terms(n):\n    t = 1.0\n    for k in range(n):\n        if k == 4:\n            return\n        yield t\n"
+        "        t *= x / (k + 1)\ndef more():\n    yield from (x, y)\n    yield 3.0\n"
+        "return sum(terms(9)), max(more()), sum(a * b for a, b in zip(terms(3), more()))"
+    ),
+    "objects with methods": (
+        "t = 0.0\nfor point, weight in grid:\n    t += weight * (x - point) ** 2\n"
+        "return t, len(grid), grid[1] * y, grid + x, 0.5 in grid"
+    ),
+    "itertools": (
+        "t = sum(a * b for a, b in itertools.product((1, 2), (x, y))) + sum(itertools.chain((x,), (y, 3.0)))\n"
+        "t += sum(a * b for a, b in itertools.combinations((x, y, 2.0), 2)) + sum(itertools.islice((x, y), 1, None))\n"
+        "t += sum(a - b for a, b in itertools.pairwise((x, y, 2.0))) + sum(itertools.accumulate((x, y, 2.0), max))\n"
+        "t += sum(p[0] * p[1] ** 2 for p in itertools.permutations((x, y, 2.0))) + sum(itertools.repeat(x, 3))\n"
+        "t += sum(a * b for a, b in itertools.zip_longest((x, 1.0), (2.0,), fillvalue=y))\n"
+        "return t + sum(itertools.starmap(pow, ((x, 2), (y, 3)))) + sum(filter(lambda k: k % 2, range(6)))"
+    ),
+    "sorted text": "return x if sorted({'b': x, 'a': y})[0] == 'a' and ', '.join(['u', 'v']) == 'u, ' + 'v' else y",
+    "attribute by name": "return getattr(Pair(x, y), 'second') * getattr(functools, 'reduce')(max, (x, y))",
     "states of a loop": (
         "s, heat = Stage.SOWN, 0.0\nfor _ in range(4):\n    heat += x\n    match s:\n"
         "        case Stage.SOWN if heat > 1.2:\n            s = Stage.GROWING\n"
@@ -157,14 +239,40 @@ ERRORS = {
     "zip that is strict": ("return sum(a * b for a, b in «zip((x, y), (x,), strict=True)»)", "zip() of 2 and 1", ...),
     "reduce of nothing": ("return «functools.reduce(max, ())»", "reduce() of an empty tuple", "a start value"),
     "identity of a member": (
-        "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if «s is Stage.SOWN» else y",
+        "s = Stage.SOWN if x > 1 else 2\nreturn x if «s is Stage.SOWN» else y",
         "numbers have no identity",
         "== instead of `is`",
     ),
-    "member without a number": (
-        "s = Shade.DARK\nif x > 1:\n    s = Shade.LIGHT\nreturn x if «s» == Shade.DARK else y",
-        "s is an object of type Shade, depending on the data, as only numbers may",
+    "name of a member by data": (
+        "s = Stage.SOWN if x > 1 else Stage.RIPE\nreturn x if «s.name» == 'SOWN' else y",
+        "which member this is depends on the data, and its name is text, as only numbers may",
+        "a comparison of the member: s == Stage.SOWN",
+    ),
+    "member as a result": (
+        "s = Shade.DARK if x > 1 else Shade.LIGHT\n«return s»",
+        "an output is a Shade",
+        "a return of numbers, or of tuples of numbers",
+    ),
+    "members of two classes": (
+        "s = Shade.DARK\nif x > 1:\n    s = Metal.IRON\nreturn x if «s» is Shade.DARK else y",
+        "s is an object of type Metal and an object of type Shade, depending on the data, as only numbers may",
         "one kind of thing on every path",
+    ),
+    "member by data": (
+        "return «Stage(int(x))» * y",
+        "Stage() needs arguments that are known when the kernel is compiled",
+        ...,
+    ),
+    "filter by data": (
+        "return sum(«filter(lambda a: a > 1, (x, y))»)",
+        "how many items this gives depends on",
+        "a sum with",
+    ),
+    "repeat without end": ("return sum(«itertools.repeat(x)»)", "repeat() without a number of times has no end", ...),
+    "generator of a loop by data": (
+        "def g():\n    k = 0\n    «while k < x:»\n        yield k\n        k += 1\nreturn sum(g())",
+        "what this generator gives is a list of 0 before this loop and a list of 1 after an iteration of it",
+        ...,
     ),
     "division by zero": ("return «int(x) // 0»", "an integer division by zero", None),
 }

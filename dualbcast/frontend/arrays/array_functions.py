@@ -29,6 +29,7 @@ from dualbcast.frontend.arrays.vectors import (
     of_python,
     reshape,
     transpose,
+    view_of,
 )
 from dualbcast.frontend.builtins import ZERO
 from dualbcast.frontend.environment import Environment, call_value, register
@@ -58,7 +59,7 @@ def _known(env: Environment, node: ast.Call, value: Value, what: str) -> Any:
 # --- arrays from numbers, and from other arrays ----------------------------------------------------------------------
 
 
-@_builtin(np.array, np.asarray, np.asanyarray, np.copy, np.ascontiguousarray)
+@_builtin(np.array, np.copy)
 def _array(env: Environment, node: ast.Call, items: Value, /, dtype: Value = _NONE) -> Value:
     atoms = atoms_of(env, items, node)
     if dtype == _NONE:
@@ -70,6 +71,11 @@ def _array(env: Environment, node: ast.Call, items: Value, /, dtype: Value = _NO
         return array_of(filled(atoms.shape, [complex_of(env, item, node) for item in atoms.flat]))
     kind: Kind = "float" if letter == "f" else "bool" if letter == "b" else "int"
     return array_of(filled(atoms.shape, [env.convert(as_scalar(env, item, node), kind, node) for item in atoms.flat]))
+
+
+_builtin(np.asarray, np.asanyarray, np.ascontiguousarray)(
+    lambda env, node, items, /, dtype=_NONE: view_of(_array(env, node, items, dtype), [items])
+)
 
 
 def _made(function: Callable[..., Any], env: Environment, node: ast.Call, *args: Value, **named: Value) -> Value:
@@ -116,12 +122,10 @@ def _joins(function: Callable[..., Any], env: Environment, node: ast.Call, array
     return moved(env, lambda *each: function(each, **keywords), parts, node)
 
 
-for _name in ("transpose", "reshape", "ravel", "diagonal", "swapaxes", "moveaxis", "roll", "flip", "squeeze"):
+_MOVES = "transpose reshape ravel diagonal swapaxes moveaxis roll flip squeeze"
+for _name in f"{_MOVES} atleast_1d atleast_2d expand_dims repeat tile take".split():
     OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
-for _name in ("atleast_1d", "atleast_2d", "expand_dims", "repeat", "tile", "take"):
-    OF_ARRAYS[getattr(np, _name)] = partial(_moves, getattr(np, _name))
-for _method in (transpose, reshape):
-    OF_ARRAYS[_method] = partial(_moves, _method)
+OF_ARRAYS |= {_method: partial(_moves, _method) for _method in (transpose, reshape)}
 for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
     OF_ARRAYS[getattr(np, _name)] = partial(_joins, getattr(np, _name))
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dualbcast.complex_numbers import Complex
-from dualbcast.frontend.arrays.vectors import Dims, array_of, atoms_of, filled, of_one_kind, of_parts
+from dualbcast.frontend.arrays.vectors import Dims, array_named, array_of, atoms_of, filled, of_one_kind, of_parts
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.values import Record, Value, array_named, complex_number, describe, is_complex
+from dualbcast.frontend.values import Record, Value, complex_number, describe, is_complex
 from dualbcast.ir.nodes import Kind, Structure, Var
 
 

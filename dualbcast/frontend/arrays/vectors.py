@@ -23,7 +23,6 @@ from dualbcast.frontend.values import (
     Record,
     Static,
     Value,
-    array_named,
     complex_number,
     describe,
     is_complex,
@@ -173,9 +172,20 @@ def _gathered(env: Environment, shape: tuple[int, ...], results: Sequence[Value]
 
 def moved(env: Environment, function: Callable[..., Any], values: Iterable[Value], node: ast.AST) -> Value:
     """The result of a function of NumPy's that only moves elements."""
-    every = [atoms_of(env, value, node) for value in values]
+    given = [*values]
+    every = [atoms_of(env, value, node) for value in given]
     result = env.evaluate(node, function, *every)
-    return array_of(result if isinstance(result, np.ndarray) else filled((), [result]))
+    if not isinstance(result, np.ndarray):
+        return array_of(filled((), [result]))
+    shared = [value for value, atoms in zip(given, every, strict=True) if np.may_share_memory(result, atoms)]
+    return view_of(array_of(result), shared)
+
+
+def view_of(part: Value, whole: Sequence[Value]) -> Value:
+    """A value that shares its elements with arrays, if they are some."""
+    if isinstance(part, Record):
+        part.bases = tuple(array for array in whole if isinstance(array, Record) and is_array(array))
+    return part
 
 
 def of_parts(env: Environment, parts: Sequence[Value], node: ast.AST) -> Value:
@@ -185,6 +195,17 @@ def of_parts(env: Environment, parts: Sequence[Value], node: ast.AST) -> Value:
 
 
 # --- captured arrays ------------------------------------------------------------------------------------------------
+
+
+def array_named(name: str, shape: tuple[int, ...], item: Callable[[tuple[int, ...], str], Value]) -> Value:
+    """An array of values that `item` makes for each index, and the name of the element there."""
+
+    def part(index: tuple[int, ...]) -> Value:
+        if len(index) == len(shape):
+            return item(index, "_".join([name, *map(str, index)]))
+        return Record(np.ndarray, [part((*index, at)) for at in range(shape[len(index)])])
+
+    return part(())
 
 
 def captured(env: Environment, capture: Capture, kind: Kind) -> Value | None:
@@ -214,10 +235,7 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
     shape = shape_of(array)
     match node.attr:
         case "T":
-            turned = moved(env, np.transpose, [array], node)
-            if isinstance(turned, Record):
-                turned.base = array
-            return turned
+            return moved(env, np.transpose, [array], node)
         case "shape":
             return Record(tuple, map(number, shape))
         case "ndim":
@@ -248,10 +266,7 @@ def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) 
         env.fail(node, f"this index does not fit {describe(array)}: {error}", "an index inside the array")
     if not isinstance(chosen, np.ndarray):
         return of_python(chosen)
-    part = array_of(chosen)
-    if isinstance(part, Record) and chosen.base is not None:
-        part.base = array
-    return part
+    return view_of(array_of(chosen), [array] if chosen.base is not None else [])
 
 
 def _is_known(index: Value) -> bool:
