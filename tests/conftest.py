@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Collecting the tests makes millions of objects, of which few are garbage, and JAX adds work of its own to each run
+    # of the garbage collector.
+    gc.set_threshold(20_000, 10, 10)
     # Not a fixture: the doctests of the package, which lie outside this folder, must not fill the user's cache either.
     # Workers of pytest-xdist inherit the environment, so that a kernel is compiled once for all of them.
     if kernels := config.getoption("--kernels"):

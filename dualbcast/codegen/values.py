@@ -23,7 +23,7 @@ class Lanes(ir.VectorType):  # type: ignore[misc]
             return values
         if isinstance(values, list | tuple):
             return super().wrap_constant_value(values)
-        return (ir.Constant(self.element, values),) * self.count
+        return (values if isinstance(values, ir.Constant) else ir.Constant(self.element, values),) * self.count
 
     def format_constant(self, value: Any) -> str:
         first = value[0]
@@ -55,7 +55,7 @@ def splat(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     """A number in all places of a vector."""
     kind = Lanes(value.type, count)
     if isinstance(value, ir.Constant):
-        return ir.Constant(kind, [value] * count)
+        return ir.Constant(kind, value)
     nothing = ir.Constant(kind, ir.Undefined)
     alone = Value(builder, builder.insert_element(nothing, value, ir.Constant(PLACE, 0)))
     return alone.shuffle(Value(builder, nothing), [0] * count).value

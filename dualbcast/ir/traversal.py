@@ -30,15 +30,17 @@ def blocks(stmt: ir.Stmt) -> tuple[ir.Block, ...]:
 
 def statements(block: ir.Block, *, in_loops: bool = True) -> list[ir.Stmt]:
     """Every statement of a block, outer ones before those inside them; those inside of loops only if asked for."""
-    # Without recursion: a chain of `elif` may be deep.
+    # Without recursion: a chain of `elif` may be deep. The last iterator is that of the innermost block.
     every: list[ir.Stmt] = []
-    pending = [*reversed(block)]
+    pending = [iter(block)]
     while pending:
-        stmt = pending.pop()
-        every.append(stmt)
-        if isinstance(stmt, ir.If) or (in_loops and isinstance(stmt, ir.While | ir.For)):
-            for inner in reversed(blocks(stmt)):
-                pending.extend(reversed(inner))
+        for stmt in pending[-1]:
+            every.append(stmt)
+            if not isinstance(stmt, ir.Assign) and (in_loops or isinstance(stmt, ir.If)):
+                pending.extend(map(iter, reversed(blocks(stmt))))
+                break
+        else:
+            pending.pop()
     return every
 
 
@@ -378,11 +380,11 @@ def _live(block: ir.Block, live: set[str], in_live_loop: bool) -> ir.Block:
             case ir.While() | ir.For():
                 is_needed = not live.isdisjoint(assigned((stmt,)))
                 if is_needed:
-                    live.update(leaf.name for expr in expressions(stmt) for leaf in variables(expr))
+                    live.update([leaf.name for expr in expressions(stmt) for leaf in variables(expr)])
                     stmt = _live_loop(stmt, live)
         if is_needed:
             kept.append(stmt)
-            live.update(leaf.name for expr in expressions(stmt) for leaf in atoms(expr) if isinstance(leaf, ir.Var))
+            live.update([leaf.name for expr in expressions(stmt) for leaf in variables(expr)])
     return tuple(reversed(kept))
 
 

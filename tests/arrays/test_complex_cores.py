@@ -86,6 +86,8 @@ CASES: dict[str, tuple[Callable[..., Any], str, str]] = {
     "reductions": (reductions, "(2),(2)->(),(),(2,2),(2),(2,2)", "cc"),
     "steps": (steps, "(2),()->(2)", "ci"),
 }
+# Their second derivatives compile for seconds.
+LARGE = ("four_ports", "thin_film", "impedances")
 EVERY = pytest.mark.parametrize(
     "name", [pytest.param(each, marks=[pytest.mark.slow] * (each == "four_ports")) for each in CASES]
 )
@@ -159,7 +161,7 @@ def test_values_and_jacobians(name: str, backend: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
-@EVERY
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in LARGE)) for each in CASES])
 def test_tangents_cotangents_and_second_derivatives(name: str) -> None:
     function, arguments = function_of(name), arguments_of(name)
     random = np.random.default_rng(1)

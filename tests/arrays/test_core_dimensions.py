@@ -94,7 +94,7 @@ def arguments(draw: Any) -> list[Any]:
     return given
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(arguments())
 def test_any_shapes_and_layouts(given: list[Any]):
     both.value_and_jacobian(*given), both(*given)

@@ -15,6 +15,7 @@ import pages
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from suites import sampled
 
 from dualbcast import differentiable_broadcast, num_threads
 from dualbcast.runtime import iteration_space, launch_plan
@@ -88,7 +89,7 @@ def added(terms: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any
     axes = tuple(axis for axis, (own, all_) in enumerate(zip(full, terms.shape, strict=True)) if own != all_)
     kept = [axis for axis in range(terms.ndim) if axis not in axes]
     rows = terms.transpose([*kept, *axes]).reshape(math.prod(full), -1)
-    return np.array([math.fsum(row) for row in rows]).reshape(shape)
+    return np.array([math.fsum(row) for row in rows.tolist()]).reshape(shape)
 
 
 @pytest.mark.usefixtures("always")
@@ -274,7 +275,9 @@ def test_sums_are_joined_where_terms_have_the_dtype_that_is_computed_in(dtypes: 
     assert (found.packing is not None and found.packing.joined) == joined
 
 
-@pytest.mark.parametrize("full", [(30, 300, 3), (7, 64, 5), (20, 97, 2), (5, 1000, 4), (4, 6, 50, 3), (3, 500, 32)])
+@pytest.mark.parametrize(
+    "full", sampled([(4, 6, 50, 3), (30, 300, 3), (7, 64, 5), (20, 97, 2), (5, 1000, 4), (3, 500, 32)], 3)
+)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_pairs_of_points(full: tuple[int, ...], dtype: str) -> None:
     """Of three arguments, each broadcast along some axes, all the sums: rows are made long ones where they can be."""

@@ -153,7 +153,7 @@ def test_a_row_with_gaps_is_not_copied_to_all_rows() -> None:
     assert found.packing is not None and found.packing.inputs == (1,)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_panels_cover_the_space_once(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 4))

@@ -119,7 +119,7 @@ def test_values_and_derivatives(name: str) -> None:
     check(name, backend="python")
 
 
-@pytest.mark.parametrize("name", sampled(dict.fromkeys(NAMES), 6))
+@pytest.mark.parametrize("name", sampled(dict.fromkeys(NAMES), 12))
 def test_values_and_derivatives_in_compiled_kernels(name: str) -> None:
     check(name)
 

@@ -22,7 +22,7 @@ from dualbcast.ir.simplification import simplify
 from dualbcast.program.derived_functions import hessian_of, partial_of, pullback_of, pushforward_of
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
-SOME = pytest.mark.parametrize("case", sampled(CORPUS, 3), ids=lambda case: case.name)
+SOME = pytest.mark.parametrize("case", sampled(CORPUS, 6), ids=lambda case: case.name)
 ON = [
     pytest.param(case, backend, dtype, id=f"{case.name}-{backend}-{dtype}", marks=[pytest.mark.slow] * slow)
     for at, case in enumerate(CORPUS)

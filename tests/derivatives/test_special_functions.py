@@ -179,7 +179,7 @@ def allowed(case: Case, point: tuple[float, ...], orders: tuple[int, ...], dtype
     return float(np.finfo(dtype).eps) * case.roundings * float(abs(exact(case, point, orders)) + size) + 1e-40
 
 
-@pytest.mark.parametrize("label", sampled(BY_LABEL, 2))
+@pytest.mark.parametrize("label", sampled(BY_LABEL, 3))
 def test_value_slopes_and_curvatures(label: str, functions: Callable[[Case], Any]) -> None:
     case = BY_LABEL[label]
     points = case.points()

@@ -110,6 +110,7 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, reque
     print(f"{bug.what}: found at program {found.value.seed + 1}, {found.value.error!r:.200}")
 
 
+@pytest.mark.slow
 def test_rare_bugs_are_among_them():
     assert {bug.what for bug in BUGS} >= RARE
 

@@ -3,7 +3,7 @@ and where JAX has it, JAX's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,11 +101,23 @@ def check_jvp(case: Case) -> None:
     np.testing.assert_allclose(tangent, along(case.reference, args, tangents), rtol=1e-9, atol=1e-9)
 
 
-TO_SECOND_ORDER = pytest.mark.parametrize(
-    "check",
-    [check_value, check_gradient, check_second_derivatives, check_jvp],
-    ids=lambda check: check.__name__.removeprefix("check_"),
-)
+CHECKS = (check_value, check_gradient, check_second_derivatives, check_jvp)
+TO_SECOND_ORDER = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+
+
+def to_second_order(cases: Sequence[Case], every: int) -> pytest.MarkDecorator:
+    """Each case with each check; second derivatives, which take longest, in the default suite for one of `every`."""
+    rows = [
+        pytest.param(
+            case,
+            check,
+            id=f"{check.__name__.removeprefix('check_')}-{case.name}",
+            marks=[pytest.mark.slow] * (check is check_second_derivatives and at % every != 0),
+        )
+        for check in CHECKS
+        for at, case in enumerate(cases)
+    ]
+    return pytest.mark.parametrize(("case", "check"), rows)
 
 
 def check_float32(case: Case) -> None:

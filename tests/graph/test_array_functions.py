@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operation_cases import TO_SECOND_ORDER, Case, Check, check_against_jax, check_float32
+from operation_cases import Case, Check, check_against_jax, check_float32, to_second_order
+from suites import sampled
 
 from dualbcast import ArgumentError, ShapeError, graph
 
@@ -118,20 +119,16 @@ NOT_IN_JAX = [
     ("multiply.accumulate", lambda x: np.multiply.accumulate(x, axis=1), ((2, 3),)),
 ]
 CASES = [Case(name, function, function, shapes) for name, function, shapes in SAME]
-EACH = pytest.mark.parametrize(
-    "case",
-    CASES + [Case(name, function, function, shapes) for name, function, shapes in NOT_IN_JAX],
-    ids=lambda case: case.name,
-)
+ALL = CASES + [Case(name, function, function, shapes) for name, function, shapes in NOT_IN_JAX]
+EACH = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 
 
-@EACH
-@TO_SECOND_ORDER
+@to_second_order(ALL, 3)
 def test_operation(case: Case, check: Check) -> None:
     check(case)
 
 
-@EACH
+@pytest.mark.parametrize("case", sampled(ALL, 2), ids=lambda case: case.name)
 def test_float32_stays_float32(case: Case) -> None:
     others = "polyval of a list", "interp between two points", "diff with ends"
     if {"WITH_NAN", "KNOTS"} & {*case.function.__code__.co_names} or case.name in others:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from differences import along, slopes
 from scipy import special
+from suites import sampled
 
 import dualbcast
 from dualbcast import derivative, differentiable_broadcast, graph
@@ -52,8 +53,9 @@ OPERATIONS: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "args"), [row[1:] for row in OPERATIONS], ids=[row[0] for row in OPERATIONS])
-def test_derivatives_to_second_order(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("row", sampled(OPERATIONS, 2), ids=lambda row: row[0])
+def test_derivatives_to_second_order(row: tuple[str, Callable[..., Any], tuple[Any, ...]]) -> None:
+    _, function, args = row
     weights = np.random.default_rng(3).uniform(0.5, 1.5, np.shape(function(*args)))
     wrt = tuple(range(len(args)))
 

@@ -118,15 +118,17 @@ def test_the_gradient_of_the_loss_is_that_of_differences() -> None:
     assert 0.1 < shares[1] < shares[0] < 0.9
 
     for name, w in p.items():
-        wanted = np.empty_like(w)
-        for place in np.ndindex(w.shape):
+        places = [*np.ndindex(w.shape)][::3]
+        wanted = []
+        for place in places:
             values = []
             for change in (1e-6, -1e-6):
                 near = w.copy()
                 near[place] += change
                 values.append(model.loss({**p, name: near}))
-            wanted[place] = (values[0] - values[1]) / 2e-6
-        np.testing.assert_allclose(gradient[name], wanted, rtol=1e-5, atol=1e-8, err_msg=name)
+            wanted.append((values[0] - values[1]) / 2e-6)
+        found = [gradient[name][place] for place in places]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-8, err_msg=name)
     # The detectors are the last columns.
     assert all((gradient[f"own{layer}"][:, -1] != 0).all() for layer in range(2))
 

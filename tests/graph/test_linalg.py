@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import slopes
-from operation_cases import TO_SECOND_ORDER, Case, Check, check_against_jax, check_float32
+from operation_cases import Case, Check, check_against_jax, check_float32, to_second_order
 
 from dualbcast import ArgumentError, ShapeError, graph
 
@@ -98,15 +98,11 @@ NOT_IN_JAX = [
     ("upper triangle of eigh", lambda a: np.linalg.eigh(a + a.mT + DIAGONAL, "U")[0], ((3, 3),)),
 ]
 CASES = [Case(name, function, function, shapes) for name, function, shapes in SAME]
-EACH = pytest.mark.parametrize(
-    "case",
-    CASES + [Case(name, function, function, shapes) for name, function, shapes in NOT_IN_JAX],
-    ids=lambda case: case.name,
-)
+ALL = CASES + [Case(name, function, function, shapes) for name, function, shapes in NOT_IN_JAX]
+EACH = pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 
 
-@EACH
-@TO_SECOND_ORDER
+@to_second_order(ALL, 2)
 def test_operation(case: Case, check: Check) -> None:
     check(case)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from operation_cases import Case, weighted, weights_for
+from suites import sampled
 from test_arrays import SAME
 
 from dualbcast import differentiable_broadcast, graph
@@ -34,7 +35,7 @@ NOT_IN_JAX = {"split at positions that overlap"}
 IN_JAX = [row for row in SAME if row[0] not in NOT_IN_JAX]
 
 
-@pytest.mark.parametrize("row", IN_JAX, ids=[row[0] for row in IN_JAX])
+@pytest.mark.parametrize("row", sampled(IN_JAX, 3), ids=lambda row: row[0])
 def test_as_in_jax(row: tuple[str, Any, tuple[Any, ...]]) -> None:
     pytest.importorskip("jax")
     import jax_derivatives
@@ -131,7 +132,7 @@ def activation(x, slope):
     return math.tanh(x)
 
 
-@pytest.mark.parametrize("rows", [5, 80], ids=["one by one", "fused"])
+@pytest.mark.parametrize("rows", [pytest.param(5, marks=pytest.mark.slow), 80], ids=["one by one", "fused"])
 def test_the_gradient_of_the_gradient_of_a_network(rows: int) -> None:
     """Two layers with a BroadcastFunction between: how the squared length of the gradient changes with the weights."""
     random = np.random.default_rng(rows)

@@ -173,7 +173,7 @@ def check_against_differences(steps: list[Step], args: list[Any]) -> None:
         np.testing.assert_allclose(each, product, rtol=1e-5, atol=1e-6 * scale)
 
 
-@settings(RELAXED, max_examples=5)
+@settings(RELAXED, max_examples=3)
 @given(programs(kinks=True))
 def test_against_jax(program: tuple[list[Step], list[Any]]) -> None:
     jax = pytest.importorskip("jax")
@@ -319,7 +319,7 @@ def check_writes(
     return counts[True], counts[False]
 
 
-@settings(RELAXED, max_examples=8)
+@settings(RELAXED, max_examples=5)
 @given(written())
 def test_writes_are_refused_or_have_no_effect(program: Any) -> None:
     check_writes(*program)

@@ -9,13 +9,13 @@ import replay_fuzzer
 from suites import sampled
 
 
-@pytest.mark.parametrize("first", sampled(range(0, 200, 50), 4))
+@pytest.mark.parametrize("first", sampled(range(0, 200, 25), 8))
 def test_replays_give_what_the_plain_graph_gives(first: int) -> None:
     tally = collections.Counter[str]()
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 25):
         replay_fuzzer.examine(seed, tally)
     # Most calls raise no error, and many are replayed.
-    assert tally["replayed"] > 100
+    assert tally["replayed"] > 50
     assert tally["errors"] < 0.2 * tally["calls"]
 
 

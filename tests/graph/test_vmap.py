@@ -11,6 +11,7 @@ import test_array_functions
 import test_arrays
 import test_linalg
 from operation_cases import Case
+from suites import sampled
 
 from dualbcast import ArgumentError, ShapeError, differentiable_broadcast, graph, index
 
@@ -22,9 +23,8 @@ CASES = [
 ]
 # Their shapes or ranks depend on values.
 READ_VALUES = {each.name for each in CASES if "lstsq" in each.name}
-EACH = pytest.mark.parametrize(
-    "case", [each for each in CASES if each.name not in READ_VALUES], ids=lambda case: case.name
-)
+VECTORISED = [each for each in CASES if each.name not in READ_VALUES]
+EACH = pytest.mark.parametrize("case", VECTORISED, ids=lambda case: case.name)
 
 
 def batches(case: Case) -> list[Any]:
@@ -53,7 +53,7 @@ def test_values_are_those_of_a_loop_of_numpy(case: Case) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
-@EACH
+@pytest.mark.parametrize("case", sampled(VECTORISED, 2), ids=lambda case: case.name)
 def test_derivatives_are_those_of_a_loop(case: Case) -> None:
     """Those inside, for each element of the batch; and around, of a number that all elements go into."""
     full = batches(case)

@@ -74,7 +74,7 @@ WIDE = {
 FIRSTS = [(each, x64) for x64 in (False, True) for each in (VALUES | WIDE if x64 else VALUES)]
 
 
-@pytest.mark.parametrize("case", sampled(FIRSTS, 8), ids=str)
+@pytest.mark.parametrize("case", sampled(FIRSTS, 16), ids=str)
 def test_dtypes_promote_as_in_jax(case: tuple[str, bool]) -> None:
     first, x64 = case
     with jax.enable_x64(x64):

@@ -89,7 +89,7 @@ SHAPES: list[tuple[tuple[int, ...], ...]] = [
 ]
 
 
-@pytest.mark.parametrize("x64", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("x64", [pytest.param(False, marks=pytest.mark.slow), True], ids=["float32", "float64"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_values_and_sums_are_right_for_all_shapes(shapes: tuple[tuple[int, ...], ...], x64: bool) -> None:
     dtype = np.float64 if x64 else np.float32

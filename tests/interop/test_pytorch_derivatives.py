@@ -52,7 +52,7 @@ def leaves(result: Any) -> list[Any]:
     return [leaf for part in parts for leaf in leaves(part)]
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 4), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(CASES, 9), ids=lambda case: case.name)
 def test_gradcheck(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -61,7 +61,7 @@ def test_gradcheck(case: Case) -> None:
         )
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 8), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(CASES, 17), ids=lambda case: case.name)
 def test_gradgradcheck(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -24,6 +24,12 @@ from dualbcast import (
 
 EVERY = pytest.mark.parametrize("case", COMPLEX, ids=lambda case: case.name)
 COUNT = 100
+ON = [
+    ("python", "float64"),
+    ("cpu", "float64"),
+    ("cpu", "float32"),
+    pytest.param("python", "float32", marks=pytest.mark.slow),
+]
 
 
 def outputs_of(result: Any) -> list[Any]:
@@ -42,8 +48,7 @@ def assert_near(got: Any, wanted: Any, tolerance: float) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("backend", ["python", "cpu"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("backend", "dtype"), ON)
 def test_values(case: ComplexCase, backend: str, dtype: str) -> None:
     arguments = case.arguments(COUNT, dtype)
     found = outputs_of(differentiable_broadcast(backend=backend)(case.function)(*arguments))

@@ -60,4 +60,4 @@ def fsum(terms: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
     axes = [axis for axis, length in enumerate(full) if length > 1 or terms.shape[axis] == 1]
     rest = [axis for axis in range(terms.ndim) if axis not in axes]
     rows = terms.transpose(*axes, *rest).reshape(math.prod(full), -1)
-    return np.array([math.fsum(row) for row in rows]).reshape(shape)
+    return np.array([math.fsum(row) for row in rows.tolist()]).reshape(shape)

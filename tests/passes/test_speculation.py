@@ -17,6 +17,7 @@ from bits import same_bits
 from corpus import CORPUS, Case
 from ir_invariants import verify
 from run_ir import dual, execute, lowered
+from suites import sampled
 
 from dualbcast import differentiable_broadcast, graph, set_num_threads
 from dualbcast.codegen.llvm.rows import WHOLE
@@ -38,7 +39,7 @@ INF, NAN = math.inf, math.nan
 
 
 @pytest.mark.parametrize("least", [-1.0, 15.0])
-@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(CORPUS, 2), ids=lambda case: case.name)
 def test_values_and_partials_keep_every_bit(case: Case, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `if` for each side, and with short sides for all."""
     monkeypatch.setattr(vector_analysis, "LEAST_SAVING", least)
@@ -169,7 +170,7 @@ def flat(found: Any) -> list[Any]:
     return [found]
 
 
-@EACH
+@pytest.mark.parametrize("function", sampled(FUNCTIONS, 2), ids=lambda function: function.__name__)
 def test_every_product_is_that_of_the_branches(function: Callable[..., Any]) -> None:
     """The `python` backend runs the branches as they stand."""
     n = 203

@@ -34,15 +34,22 @@ def refuse() -> None:
     )
 
 
-def _skip_all_else() -> None:
-    """Have TorchDynamo trace no function of this package but those that stand in place of others."""
-    root = Path(__file__).parents[2]
-    for path in root.rglob("*.py"):
-        if path.stem not in ("__init__", "dynamo", "traced"):
-            trace_rules.add(".".join([root.name, *path.relative_to(root).with_suffix("").parts]))
+def _skip_all_else(package: str, folder: Path) -> None:
+    """Have TorchDynamo trace no function of a package but those that stand in place of others.
+
+    Folders are named as a whole where that is possible, since TorchDynamo compiles one long regular expression anew
+    for each name.
+    """
+    traced = {Path(__file__), Path(__file__).with_name("traced.py")}
+    for path in folder.iterdir():
+        is_module = path.suffix == ".py" and path.stem != "__init__"
+        if any(path in file.parents for file in traced):
+            _skip_all_else(f"{package}.{path.stem}", path)
+        elif path not in traced and (is_module or (path / "__init__.py").exists()):
+            trace_rules.add(f"{package}.{path.stem}")
 
 
-_skip_all_else()
+_skip_all_else("dualbcast", Path(__file__).parents[2])
 
 
 def _without_none(value: Any) -> Any:
