@@ -101,9 +101,8 @@ def principal_strains(gradient: Any) -> list[Any]:
     strain = 0.5 * (gradient + np.swapaxes(gradient, -1, -2))
     values, vectors = np.linalg.eigh(strain.real)
     # The first order of perturbation theory, near the real values.
-    return (
-        [values + 1j * np.einsum("nik,nij,njk->nk", vectors, strain.imag, vectors)] if strain.imag.any() else [values]
-    )
+    slopes = np.einsum("nik,nij,njk->nk", vectors, strain.imag, vectors)
+    return [values + 1j * slopes if np.iscomplexobj(strain) else values]
 
 
 def expected(case: str, given: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
