@@ -116,7 +116,7 @@ def _with_partials(a: Any, values: Any, vectors: Any, is_strict: Any) -> Any:
 
 
 def _differentiable(size: Any, given: Any, is_strict: Any) -> Any:
-    """What was computed without derivatives has these in its own derivatives."""
+    """What was given, with derivatives by these formulas and not by those of the steps that computed it."""
     values, rest = given[:size], given[size : size * (size + 1)]
     vectors = [rest[size * row : size * (row + 1)] for row in range(size)]
     lower = given[size * (size + 1) : -1]

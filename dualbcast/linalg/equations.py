@@ -305,7 +305,7 @@ def _partials_of_error(_value: Any, size: Any, at: Any, part: Any, *given: Any) 
     numbers = _joined(given[:-1], part)
     grid = [np.array(numbers[size * row : size * (row + 1)]) for row in range(2 * size + 2)]
     inverse, x, a, b = np.array(grid[:size]), grid[size], np.array(grid[size + 1 : -1]), grid[-1]
-    # What was computed without derivatives has these in its own derivatives.
+    # Partials have derivatives by these formulas, too, and not by those of the steps that computed what is given.
     x = _with_partials(a, b[:, None], x[:, None], inverse, part != 0)[:, 0]
     partials = [0] * (size * (size + 1)) + [-x[k] if j == at else 0 for j in range(size) for k in range(size)]
     return _by_parts([*partials, *[int(j == at) for j in range(size)]], part)
