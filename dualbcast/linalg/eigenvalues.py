@@ -80,7 +80,7 @@ def eigh(a: Any) -> Any:
 
 
 def _decomposed(a: Any) -> Any:
-    """The eigenvalues in ascending order, and the eigenvectors one after the other, without derivatives."""
+    """The eigenvalues in ascending order, and the eigenvectors one after the other, by rotations."""
     size = rows_of_square(a)
     a = [[a[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)]
     vectors = [[1.0 if i == j else 0.0 for j in range(size)] for i in range(size)]
