@@ -13,6 +13,7 @@ from typing import Any
 
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import falls_through, read_counts, remove_dead, targets
+from dualbcast.ir.value_numbers import ValueNumbers
 
 _ORDER: tuple[ir.Kind, ...] = ("bool", "int", "float")
 
@@ -156,19 +157,13 @@ def simplify(function: ir.Function, fusible: Set[str] = frozenset()) -> ir.Funct
     return remove_dead(_Numbering(function, fusible).run())
 
 
-class _Numbering:
+class _Numbering(ValueNumbers):
     def __init__(self, function: ir.Function, fusible: Set[str]) -> None:
+        super().__init__()
         self.function, self.fusible, self.derived = function, fusible, frozenset(function.derived)
         self.reads = read_counts(function)
-        self.holders: list[Any] = []
         # The operation that computed a value, and the numbers of its operands.
         self.definitions: dict[int, tuple[ir.Op, list[int]]] = {}
-        # By kind and text, which tell 0.0 from -0.0 and say that nan is nan.
-        self.constants: dict[tuple[str, str], int] = {}
-        # The numbers of the expressions computed so far, on whatever path: no name may hold such a value here.
-        self.computed: dict[tuple[object, ...], int] = {}
-        # The number of each name at this point.
-        self.numbers: dict[str, int] = {}
 
     def run(self) -> ir.Function:
         for param in self.function.params:
@@ -176,41 +171,6 @@ class _Numbering:
         body = self.block(self.function.body)
         outputs = tuple([replace(output, value=self.atom(output.value)) for output in self.function.outputs])
         return replace(self.function, body=body, outputs=outputs)
-
-    def new(self, holder: Any) -> int:
-        self.holders.append(holder)
-        return len(self.holders) - 1
-
-    def renew(self, target: ir.Var) -> None:
-        """Give a variable a number of its own: its value is not known to equal another one."""
-        self.numbers[target.name] = self.new(target)
-
-    def hold(self, target: ir.Var, number: int) -> None:
-        """Give a variable the number of a value that it holds; where no older name does, it stands for the value."""
-        self.numbers[target.name] = number
-        if not self.holds(self.holders[number], number):
-            self.holders[number] = target
-
-    def number(self, atom: ir.Expr) -> int:
-        if isinstance(atom, ir.Const | ir.Array):
-            key = (atom.kind, repr(atom.value)) if isinstance(atom, ir.Const) else ("array", atom.name)
-            if key not in self.constants:
-                self.constants[key] = self.new(atom)
-            return self.constants[key]
-        assert isinstance(atom, ir.Var)
-        return self.numbers[atom.name]
-
-    def holds(self, atom: ir.Expr, number: int) -> bool:
-        """Whether an atom that had this number still has it: a name may have been assigned another value since."""
-        return not isinstance(atom, ir.Var) or self.numbers.get(atom.name) == number
-
-    def atom(self, expr: ir.Expr) -> Any:
-        """The oldest name, or the constant, that still holds the same value."""
-        if not isinstance(expr, ir.Var):
-            return expr
-        number = self.number(expr)
-        holder = self.holders[number]
-        return holder if self.holds(holder, number) else expr
 
     def operands(self, atom: ir.Expr, name: str) -> tuple[ir.Expr, ...] | None:
         """The operands of the operation of this name that computed an atom, if they still have their values."""
@@ -326,32 +286,23 @@ class _Numbering:
         if isinstance(test, ir.Const):
             new.extend(self.block(stmt.then if test.value else stmt.orelse))
             return
-        before = self.numbers
+        outside, old = self.before, self.numbers[test.name]
         sides: list[ir.Block] = []
+        # The numbers after each side whose end is reached, of the names that it assigns.
         ends: list[dict[str, int]] = []
+        before: dict[str, int | None] = {}
         for side, value in ((stmt.then, ir.TRUE), (stmt.orelse, ir.FALSE)):
-            self.numbers = dict(before)
+            self.before = {test.name: old}
             self.numbers[test.name] = self.number(value)
             sides.append(self.block(side))
             if self.numbers[test.name] == self.number(value):
-                self.numbers[test.name] = before[test.name]
+                self.numbers[test.name] = old
             if falls_through(sides[-1]):
-                ends.append(self.numbers)
-        self.numbers = ends[0] if len(ends) == 1 else before
-        if len(ends) == 2:
-            then, orelse = ends
-            for name, number in then.items():
-                # A name that one side alone assigns, and that had no value before, is not read after the branch.
-                if name not in orelse:
-                    continue
-                holder = ir.Var(name, self.holders[number].kind)
-                if number != orelse[name]:
-                    # Branches on one test that choose between the same values agree.
-                    key = ("merged", self.number(test), number, orelse[name])
-                    if key not in self.computed:
-                        self.computed[key] = self.new(holder)
-                    number = self.computed[key]
-                self.hold(holder, number)
+                ends.append({name: self.numbers[name] for name in self.before})
+                before |= self.before
+            self.undo(self.before, outside)
+        if ends:
+            self.merge(test, before, ends)
         new.append(replace(stmt, test=test, then=sides[0], orelse=sides[1]))
 
     def loop(self, stmt: ir.While | ir.For, new: list[ir.Stmt]) -> None:
@@ -359,7 +310,7 @@ class _Numbering:
         changed = [target for _, target in sorted(targets((stmt,)).items())]
         for target in changed:
             self.renew(target)
-        before = dict(self.numbers)
+        outside, self.before = self.before, {}
         if isinstance(stmt, ir.For):
             start, stop, step = bounds
             new.append(replace(stmt, start=start, stop=stop, step=step, body=self.block(stmt.body)))
@@ -367,6 +318,6 @@ class _Numbering:
             pre = self.block(stmt.pre)
             test = self.atom(stmt.test)
             new.append(replace(stmt, pre=pre, test=test, body=self.block(stmt.body)))
-        self.numbers = before
+        self.undo(self.before, outside)
         for target in changed:
             self.renew(target)

@@ -212,33 +212,42 @@ def _cost_of_paths(part: ir.Stmt, total: Callable[[Iterable[float]], float]) -> 
 def _cost_of_selects(stmt: ir.If, seen: Set[str]) -> float:
     """The cost of all paths through a statement without loops, where an operation of several paths counts once."""
     numbers: dict[object, int] = {}
+    # The value number of each name that has one at this point.
+    held: dict[str, int] = {}
     total = 0.0
 
-    def number(expr: ir.Expr, held: dict[str, int]) -> int:
+    def number(expr: ir.Expr) -> int:
         nonlocal total
         if isinstance(expr, ir.Var) and expr.name in held:
             return held[expr.name]
-        key = (expr.name, *[number(arg, held) for arg in expr.args]) if isinstance(expr, ir.Op) else expr
+        key = (expr.name, *map(number, expr.args)) if isinstance(expr, ir.Op) else expr
         if isinstance(expr, ir.Op) and key not in numbers:
             total += cost_of_operation(expr.name)
         return numbers.setdefault(key, len(numbers))
 
-    def visit(block: ir.Block, held: dict[str, int]) -> None:
-        """Count the operations of a block; `held` gets the value number of each name that it assigns."""
+    def visit(block: ir.Block) -> dict[str, int]:
+        """Count the operations of a block; the value numbers that it gives to names, which they do not keep."""
+        before: dict[str, int | None] = {}
+
+        def give(name: str, number: int) -> None:
+            before.setdefault(name, held.get(name))
+            held[name] = number
+
         for part in block:
             if isinstance(part, ir.If):
-                then, orelse = dict(held), dict(held)
-                visit(part.then, then)
-                visit(part.orelse, orelse)
-                for name in then.keys() | orelse.keys():
-                    sides = then.get(name), orelse.get(name)
-                    if sides[0] == sides[1]:
-                        held[name] = then[name]
-                    elif None not in sides or name in seen:
-                        held[name] = numbers.setdefault((part.test, *sides), len(numbers))
+                ends = visit(part.then), visit(part.orelse)
+                for name in ends[0] | ends[1]:
+                    then, orelse = (end.get(name, held.get(name)) for end in ends)
+                    if then is not None and then == orelse:
+                        give(name, then)
+                    elif None not in (then, orelse) or name in seen:
+                        give(name, numbers.setdefault((part.test, then, orelse), len(numbers)))
             else:
                 assert isinstance(part, ir.Assign)
-                held[part.target.name] = number(part.value, held)
+                give(part.target.name, number(part.value))
+        after = {name: held.pop(name) for name in before}
+        held.update({name: old for name, old in before.items() if old is not None})
+        return after
 
-    visit((stmt,), {})
+    visit((stmt,))
     return total

@@ -23,6 +23,7 @@ from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.inlining import drop_custom_derivatives, inline_helpers, inline_user_rules
 from dualbcast.passes.masked_loops import mask_loops
 from dualbcast.passes.readable_form import coalesce_copies, name_variables, nest_expressions, place_loads
+from dualbcast.passes.statement_order import shorten_waits
 from dualbcast.passes.vector_analysis import fits_vectors, has_varying_branches, uniform_inputs
 from dualbcast.rules.table import RULES
 
@@ -118,8 +119,12 @@ def cpu(uniform: set[str], dtype: str) -> list[Pass | Fallback]:
 
 def lowered() -> list[Pass | Fallback]:
     """The last passes before LLVM IR."""
-    # Last, since simplification takes loads for unknown values.
-    return [place_loads]
+    return [
+        # After all that adds statements; before loads have places.
+        shorten_waits,
+        # Last, since simplification takes loads for unknown values.
+        place_loads,
+    ]
 
 
 def cuda(approximate: bool, layout: Layout, dtype: str, text: KernelText) -> list[Pass | Fallback]:

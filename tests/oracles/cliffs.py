@@ -122,6 +122,10 @@ def _terms(n: int) -> str:
     return _function(["return " + " + ".join(["x * C", *(f"x * y * {k}.5" for k in range(n))])])
 
 
+def _terms_with_sin(n: int) -> str:
+    return _function([f"return x * C + {' + '.join(f'math.sin(x * {k}.5) * y' for k in range(n))}"])
+
+
 def _helper_depth(n: int) -> str:
     helpers = ["def h0(x, y):", "    return x * C"]
     for k in range(1, n):
@@ -260,6 +264,7 @@ FAMILIES = {
     "statements with sin": Family(_statements("t = math.sin(t * y + {k}.5)"), (10, 40, 160)),
     "quotients": Family(_statements("t = x / (y + t * {k}.5)"), (10, 40, 160)),
     "terms": Family(_terms, (10, 40, 160)),
+    "terms with sin": Family(_terms_with_sin, (10, 40, 160)),
     "helpers in each other": Family(_helper_depth, (5, 20, 60)),
     "helpers": Family(_helpers, (10, 40, 160)),
     "calls of a helper": Family(_one_helper, (10, 40, 160)),

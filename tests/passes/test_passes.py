@@ -6,8 +6,10 @@ Run on the corpus and on small programs built by hand; tests/fuzz checks them on
 from __future__ import annotations
 
 import ast
+import cProfile
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +25,54 @@ from dualbcast import differentiable_broadcast, rule
 from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
-from dualbcast.ir.traversal import remove_dead, statements
+from dualbcast.ir.traversal import most_live, remove_dead, statements
+from dualbcast.passes.statement_order import shorten_waits
+from dualbcast.passes.vector_analysis import skipping_saves
 from dualbcast.program.derived_functions import jacobian_of
 from dualbcast.program.explain import operations
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+
+
+# --- how it grows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("work", [simplify, lambda function: skipping_saves(function.body[-1], set())])
+def test_branches_are_looked_through_in_time_of_their_length(work: Callable[[Function], object]) -> None:
+    """What a branch costs does not grow with the names before it."""
+
+    def calls(count: int) -> int:
+        text = "function f(x: float)\n    p: bool = gt(x, 0.5)\n    r: float = mul(x, 2.0)\n    if p:\n"
+        for at in range(count):
+            text += f"        t{at}: float = add(x, {at}.5)\n        p{at}: bool = gt(x, {at}.5)\n"
+            text += f"        if p{at}:\n            r: float = mul(r, t{at})\n"
+        function = parse(text + "    output out = r")
+        profile = cProfile.Profile()
+        profile.runcall(work, function)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    few, many = calls(50), calls(400)
+    assert many < 10 * few, "8 times as many branches"
+
+
+@pytest.mark.parametrize("count", [20, 200])
+def test_few_values_of_a_long_sum_wait(count: int) -> None:
+    """Each term is added, and so is its derivative, before the next one; where few values wait nothing changes."""
+    terms = "".join(
+        f"    a{at}: float = mul(x, {at}.5)\n    s{at}: float = sin(a{at})\n"
+        f"    c{at}: float = cos(a{at})\n    t{at + 1}: float = add(t{at}, s{at})\n"
+        for at in range(count)
+    )
+    slopes = "".join(f"    u{at + 1}: float = add(u{at}, c{at})\n" for at in range(count))
+    text = f"function f(x: float)\n    t0: float = neg(x)\n    u0: float = neg(x)\n{terms}{slopes}"
+    function = parse(f"{text}    output out = t{count}\n    output out_dx = u{count}")
+    shorter = verify(shorten_waits(function))
+    if count == 20:
+        assert shorter is function
+    else:
+        assert most_live(function) >= count
+        assert most_live(shorter) < 10
+        assert sorted(map(repr, shorter.body)) == sorted(map(repr, function.body))
 
 
 # --- the corpus ------------------------------------------------------------------------------------------------------
