@@ -90,6 +90,7 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
 def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
     """An operator with two operands; the node is its own, or that of a call."""
     name, at = _NAMES[syntax], (node.left, node.right) if isinstance(node, ast.BinOp) else (node, node)
+    env.refuse_outdated(left, at[0])
     if issubclass(syntax, ast.cmpop):
         return _compare_two(env, syntax(), (left, node), (right, node), node)
     if name == "pow" and (is_complex(left) or is_complex(right)):

@@ -27,6 +27,7 @@ from dualbcast.frontend.arrays.vectors import (
     moved,
     of_one_kind,
     of_python,
+    real_or_imag,
     reshape,
     transpose,
     view_of,
@@ -104,6 +105,7 @@ def _like(number_of: float, env: Environment, node: ast.Call, array: Value, /) -
 
 
 OF_ARRAYS[np.zeros_like], OF_ARRAYS[np.ones_like] = partial(_like, 0.0), partial(_like, 1.0)
+OF_ARRAYS[np.real], OF_ARRAYS[np.imag] = partial(real_or_imag, "real"), partial(real_or_imag, "imag")
 
 
 def _moves(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value, **named: Value) -> Value:
@@ -132,22 +134,20 @@ for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
 
 @_builtin(np.diag)
 def _diag(env: Environment, node: ast.Call, array: Value, /) -> Value:
-    return _with_zeros(moved(env, np.diag, [array], node), env, node)
+    return view_of(_with_zeros(moved(env, np.diag, [array], node), env, node), [array])
 
 
 def _triangle(function: Callable[..., Any], env: Environment, node: ast.Call, array: Value, k: Value, /) -> Value:
     atoms, at = atoms_of(env, array, node), _known(env, node, k, "k")
     kept = function(np.ones(atoms.shape, bool), at)
     none = Const(0.0, "float")
-    return array_of(
-        filled(atoms.shape, [each if there else none for each, there in zip(atoms.flat, kept.flat, strict=True)])
-    )
+    items = [each if there else none for each, there in zip(atoms.flat, kept.flat, strict=True)]
+    return array_of(filled(atoms.shape, items))
 
 
 def _with_zeros(value: Value, env: Environment, node: ast.Call) -> Value:
     """An array with floats in the place of the integers that NumPy puts beside the diagonal."""
-    atoms = atoms_of(env, value, node)
-    return array_of(of_one_kind(env, atoms, node))
+    return array_of(of_one_kind(env, atoms_of(env, value, node), node))
 
 
 @_builtin(np.triu)

@@ -14,6 +14,7 @@ from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.dictionaries import dictionary, is_dictionary, items_at, text_key
 from dualbcast.frontend.objects.sharing import refuse_shared
+from dualbcast.frontend.outdated import note_change
 from dualbcast.frontend.values import Arguments, Record, Static, Value, describe, is_complex, without_name
 from dualbcast.ir.nodes import Atom, Const
 
@@ -63,6 +64,8 @@ def change_item(env: Environment, stmt: ast.stmt, target: ast.Subscript, value: 
 
 def _rebind(env: Environment, stmt: ast.stmt, name: str, before: Record, after: Record, instead: str) -> None:
     refuse_shared(env, stmt, name, before, instead)
+    env.refuse_outdated(before, stmt)
+    note_change(env.frame.bindings, before)
     env.frame.bindings[name] = after
     note(env, "assign", name, after, stmt)
 
