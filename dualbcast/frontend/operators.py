@@ -186,6 +186,7 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
         left_node = node.comparators[position - 1] if position else node.left
         right_node = node.comparators[position]
         right = expression(env, right_node)
+        env.refuse_outdated(left, left_node)
         test = _compare_two(env, node.ops[position], (left, left_node), (right, right_node), node)
         if position + 1 == len(node.ops):
             return test

@@ -14,7 +14,7 @@ from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.changes import change_item
+from dualbcast.frontend.objects.changes import change_item, with_items
 from dualbcast.frontend.objects.sharing import refuse_shared
 from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
 from dualbcast.frontend.outdated import note_change
@@ -86,6 +86,8 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
     after = expression(env, both) if changed is None else changed
     if isinstance(before, Record) and before.can_change:
+        if is_array(before):
+            after = with_items(env, stmt, before, ..., after)
         note_change(env.frame.bindings, before)
     assign(env, stmt.target, after)
 

@@ -71,6 +71,14 @@ CHANGES = {
     ),
     "a change of a copy that a loop goes over": "t = [x, y]\nfor a in tuple(t):\n    t[0] += a\nreturn t",
     "a change inside of calls": "def add(t):\n    t.append(y)\n    return t\nt = add(add([x]))\nreturn t, len(t)",
+    "a list that an iteration makes anew": (
+        "def g(v):\n    v[0] += 1\n    return v[0]\nn, s = 0, 0.0\n"
+        "while n < 3 * x:\n    t = [y]\n    s += g(t)\n    n += 1\nreturn s"
+    ),
+    "values of a dictionary in a loop over it": (
+        "d = {'a': x, 'b': y}\nfor k, v in d.items():\n    d[k] = v * 2\nreturn tuple(d.values())"
+    ),
+    "zeros like integers": "a = np.zeros_like(np.array([1, 2]))\na[0] = 3\nreturn a[0] // 2, np.ones_like([x])[0]",
     "a list that a function makes anew": (
         "def g():\n    t = [x]\n    t.append(y)\n    return sum(t)\nreturn g() + g(), [g() for _ in range(2)]"
     ),
@@ -140,6 +148,8 @@ SHARED = {
         "an item that is a list of 1 cannot change in place",
     ),
     "an array of integers": ("a = np.array([1, 2])\n«a[0]» = x\nreturn a[0]", "this array is of kind int"),
+    "floats into an array of integers": ("a = np.array([1, 2])\n«a += x»\nreturn a[0]", "this array is of kind int"),
+    "more numbers than an array has": ("a = np.ones(1)\n«a += np.ones(2)»\nreturn a[0]", "this does not fit an array"),
     "an index that does not fit": ("a = np.zeros(2)\n«a[2]» = x\nreturn a[0]", "this does not fit an array"),
     "an item of a short list": ("t = [x]\n«t[1]» = y\nreturn t", "index 1 is outside this list of 1"),
     "a list of two lengths": (
@@ -180,16 +190,16 @@ OUT_OF_SIGHT = {
         OUTDATED,
     ),
     "an iteration": (
-        "def g(v):\n    «v.append(y)»\n    return len(v)\na, s = [x], 0\nfor k in range(3):\n    s += g(a)\nreturn s",
-        "a outside of this function and v share their elements",
+        "def g(v):\n    v.append(y)\n    return len(v)\na, s = [x], 0\nfor k in range(3):\n    s += g(«a»)\nreturn s",
+        "a shares its elements with what an earlier iteration changes in place",
     ),
     "an iteration of the kernel": (
         "a, n = [x, y], 0\ng = lambda: b[0]\nb = a\n«while n < 3 * x:\n    n += g()\n    a[0] += 1»\nreturn n",
         "b shares its elements with what an earlier iteration changes in place",
     ),
     "the same statement again": (
-        "a = [x]\nb = a\nfor k in range(3):\n    «a[0] = b[0] + 1»\nreturn a[0]",
-        "b and a share their elements",
+        "a = [x]\nb = a\nfor k in range(3):\n    a[0] = «b»[0] + 1\nreturn a[0]",
+        "b shares its elements with what an earlier iteration changes in place",
     ),
     "items without a name": ("s = 0\nfor u in [[x]] * 2:\n    «u.append(y)»\n    s += len(u)\nreturn s", OUTDATED),
     "items of a generator": (
@@ -224,6 +234,18 @@ OUT_OF_SIGHT = {
     "the place that a loop moves": (
         "t = [x, y]\nfor i, a in enumerate(t):\n    i = 1 - i\n    «t[i] = a * 2»\nreturn t",
         "t changes while a loop goes over it",
+    ),
+    "values of a dictionary": (
+        "d = {'a': x}\nv = d.values()\n«d['a'] = y»\nreturn sum(v)",
+        "v and d share their elements",
+    ),
+    "a dictionary that a loop goes over": (
+        "d = {'a': x, 'b': y}\nfor k, v in d.items():\n    «d['b'] = v * 2»\nreturn d['b']",
+        "d changes while a loop goes over it",
+    ),
+    "rows that change places": (
+        "m = np.array([[x, y], [1.0, 2.0]])\nm[0], «m[1]» = m[1], m[0]\nreturn m[1, 1]",
+        OUTDATED,
     ),
     "what a generator counts": (
         "a = [x]\nfor n in (len(a) for _ in range(3)):\n    «a.append(y)»\nreturn len(a)",

@@ -99,9 +99,9 @@ def _full(env: Environment, node: ast.Call, shape: Value, value: Value, /) -> Va
 
 
 def _like(number_of: float, env: Environment, node: ast.Call, array: Value, /) -> Value:
-    atoms = atoms_of(env, array, node)
-    like: float | complex = complex(number_of) if any(map(is_complex, atoms.flat)) else number_of
-    return array_of(filled(atoms.shape, [of_python(like)] * atoms.size))
+    atoms = of_one_kind(env, atoms_of(env, array, node), node)
+    kinds = {complex if is_complex(each) else {"bool": bool, "int": int}.get(each.kind, float) for each in atoms.flat}
+    return array_of(filled(atoms.shape, [of_python(kind(number_of)) for kind in kinds] * atoms.size))
 
 
 OF_ARRAYS[np.zeros_like], OF_ARRAYS[np.ones_like] = partial(_like, 0.0), partial(_like, 1.0)

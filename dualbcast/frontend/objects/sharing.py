@@ -97,8 +97,9 @@ def _read_after(function: FunctionNode, at: ast.AST) -> frozenset[str]:
     around = [node for node in nodes if isinstance(node, ast.stmt) and node is not function and at in ast.walk(node)]
     loops = [node for node in around if isinstance(node, ast.For | ast.While)]
     start = min(node.lineno for node in (loops or around[-1:] or [at]) if isinstance(node, ast.stmt | ast.expr))
-    after = [node for node in nodes if isinstance(node, ast.Name) and node.lineno >= start]
-    return frozenset(node.id for node in after if loops or node not in inside)
+    changed = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
+    names = [node for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside]
+    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load) or node in changed)
 
 
 # --- what loops that are written out go over -------------------------------------------------------------------------
@@ -129,14 +130,16 @@ _AT_ONCE = ("tuple", "list", "sorted", "sum", "min", "max", "len", "range")
 
 
 def places(stmt: ast.For) -> frozenset[str]:
-    """What a loop over `enumerate(t)` may change of t: `t[i]`, whose place it has reached."""
-    call, target = stmt.iter, stmt.target
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "enumerate" or len(call.args) != 1 or call.keywords:
+    """What a loop over `enumerate(t)` or `t.items()` may change of t: `t[i]`, whose place it has reached."""
+    target = stmt.target.elts[0] if isinstance(stmt.target, ast.Tuple) else None
+    if not isinstance(target, ast.Name):
         return frozenset()
-    if not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
-        return frozenset()
-    (over,), index = call.args, target.elts[0].id
-    given = over.args if isinstance(over, ast.Call) and ast.unparse(over.func) == "zip" else [over]
+    index, given = target.id, list[ast.expr]()
+    match stmt.iter:
+        case ast.Call(ast.Name("enumerate"), [ast.Call(ast.Name("zip"), [*given], [])], []):
+            pass
+        case ast.Call(ast.Name("enumerate"), [over], []) | ast.Call(ast.Attribute(over, "items"), [], []):
+            given = [over]
     stores = [node for node in ast.walk(stmt) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     is_kept = [node.id for node in stores].count(index) == 1
     return frozenset(f"{each.id}[{index}]" for each in given if isinstance(each, ast.Name) and is_kept)
