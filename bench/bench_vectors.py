@@ -1,5 +1,5 @@
-"""Vectors and matrices: plasticity with 3 by 3 stresses, a camera, a step of a rigid body and dihedral angles, each the
-value and all derivatives, float64."""
+"""Vectors and matrices: plasticity with 3 by 3 stresses, a camera, a step of a rigid body, dihedral angles, four linear
+equations and principal strains, each the value and all derivatives, float64."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ CORES: dict[str, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {
     "projection": ([(3,), (9,)], [(2,)]),
     "rigid_step": ([(3, 3), (3,), (3,)], [(3, 3), (3,)]),
     "dihedral": ([(3,)] * 4, [()]),
+    "equations": ([(4, 4), (4,)], [(4,)]),
+    "principal_strains": ([(3, 3)], [(3,)]),
 }
 
 
@@ -35,6 +37,10 @@ def arguments(case: str, n: int) -> list[Any]:
     if case == "rigid_step":
         turned = np.linalg.qr(normal((n, 3, 3)))[0]
         return [turned, normal((n, 3)), normal((n, 3))]
+    if case == "equations":
+        return [normal((n, 4, 4)) + 3 * np.eye(4), normal((n, 4))]
+    if case == "principal_strains":
+        return [1e-3 * normal((n, 3, 3))]
     return [normal((n, 3)) for _ in range(4)]
 
 
@@ -83,6 +89,20 @@ def dihedral(a: Any, b: Any, c: Any, d: Any) -> list[Any]:
         real = np.arctan2(sine.real, cosine.real)
         return [real + 1j * (sine.imag * cosine.real - cosine.imag * sine.real) / (sine.real**2 + cosine.real**2)]
     return [np.arctan2(sine, cosine)]
+
+
+def equations(a: Any, b: Any) -> list[Any]:
+    """Four linear equations."""
+    return [np.linalg.solve(a, b[..., None])[..., 0]]
+
+
+def principal_strains(gradient: Any) -> list[Any]:
+    """The eigenvalues of the symmetric part of a gradient of displacements."""
+    strain = 0.5 * (gradient + np.swapaxes(gradient, -1, -2))
+    values, vectors = np.linalg.eigh(strain.real)
+    # The first order of perturbation theory, near the real values.
+    slopes = np.einsum("nik,nij,njk->nk", vectors, strain.imag, vectors)
+    return [values + 1j * slopes if np.iscomplexobj(strain) else values]
 
 
 def expected(case: str, given: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:

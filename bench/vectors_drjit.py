@@ -9,9 +9,9 @@ from typing import Any
 import drjit as dr
 import numpy as np
 from constants import BULK, HARDENING, INERTIA, SHEAR, STEP, THREADS, YIELD
-from drjit.llvm.ad import Array3f64, Float64, Matrix3f64
+from drjit.llvm.ad import Array3f64, Array4f64, Float64, Matrix3f64, Matrix4f64
 
-CANNOT: dict[str, str] = {}
+CANNOT = {"principal_strains": "it has no eigenvalues"}
 ROWS = True  # results are columns, of one result after the other
 Forms = dict[str, Callable[[], Callable[[], Any]]]
 
@@ -82,6 +82,11 @@ def _dihedral(x: Sequence[Any]) -> list[Any]:
     return [dr.atan2(dr.dot(dr.cross(m, n), v) / dr.norm(v), dr.dot(m, n))]
 
 
+def _equations(x: Sequence[Any]) -> list[Any]:
+    a = Matrix4f64(*[Array4f64(*x[4 * k : 4 * k + 4]) for k in range(4)])
+    return [*(dr.rcp(a) @ Array4f64(*x[16:]))]
+
+
 def _forms(function: Callable[..., list[Any]], active: list[Any], *rest: Any) -> Forms:
     def backward(*columns: Any) -> Any:
         values, rows = function([dr.detach(x) for x in columns], *rest), []
@@ -138,3 +143,7 @@ def rigid_step(arrays: list[Any]) -> Forms:
 
 def dihedral(arrays: list[Any]) -> Forms:
     return _forms(_dihedral, [x for each in arrays for x in each])
+
+
+def equations(arrays: list[Any]) -> Forms:
+    return _forms(_equations, [*arrays[0], *arrays[1]])

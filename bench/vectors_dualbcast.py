@@ -64,6 +64,16 @@ def _dihedral(a, b, c, d):
     return np.arctan2(np.cross(m, n) @ v / np.linalg.norm(v), m @ n)
 
 
+@differentiable_broadcast(signature="(4,4),(4)->(4)")
+def _equations(a, b):
+    return np.linalg.solve(a, b)
+
+
+@differentiable_broadcast(signature="(3,3)->(3)")
+def _principal_strains(gradient):
+    return np.linalg.eigvalsh(0.5 * (gradient + gradient.T))
+
+
 def _forms(function: Any, arrays: list[Any]) -> Forms:
     def call(given: list[Any]) -> Callable[[], Any]:
         def both() -> Any:
@@ -94,3 +104,11 @@ def rigid_step(arrays: list[Any]) -> Forms:
 
 def dihedral(arrays: list[Any]) -> Forms:
     return _forms(_dihedral, arrays)
+
+
+def equations(arrays: list[Any]) -> Forms:
+    return _forms(_equations, arrays)
+
+
+def principal_strains(arrays: list[Any]) -> Forms:
+    return _forms(_principal_strains, arrays)

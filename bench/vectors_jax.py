@@ -61,6 +61,14 @@ def _dihedral(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, ...]:
     return (jnp.arctan2(jnp.cross(m, n) @ v / jnp.linalg.norm(v), m @ n),)
 
 
+def _equations(a: Any, b: Any) -> tuple[Any, ...]:
+    return (jnp.linalg.solve(a, b),)
+
+
+def _principal_strains(gradient: Any) -> tuple[Any, ...]:
+    return (jnp.linalg.eigvalsh(0.5 * (gradient + gradient.T)),)
+
+
 def _forms(function: Callable[..., Any], arrays: list[Any], active: int) -> Forms:
     places = tuple(range(active))
 
@@ -97,3 +105,11 @@ def rigid_step(arrays: list[Any]) -> Forms:
 
 def dihedral(arrays: list[Any]) -> Forms:
     return _forms(_dihedral, arrays, 4)
+
+
+def equations(arrays: list[Any]) -> Forms:
+    return _forms(_equations, arrays, 2)
+
+
+def principal_strains(arrays: list[Any]) -> Forms:
+    return _forms(_principal_strains, arrays, 1)

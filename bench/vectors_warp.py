@@ -25,7 +25,15 @@ wp.init()
 
 
 def array(host: Any) -> Any:
-    kinds = {(): wp.float64, (2,): wp.vec2d, (3,): wp.vec3d, (9,): vector9, (3, 3): wp.mat33d}
+    kinds = {
+        (): wp.float64,
+        (2,): wp.vec2d,
+        (3,): wp.vec3d,
+        (4,): wp.vec4d,
+        (9,): vector9,
+        (3, 3): wp.mat33d,
+        (4, 4): wp.mat44d,
+    }
     return wp.array(np.ascontiguousarray(host), dtype=kinds[host.shape[1:]], device="cpu")
 
 
@@ -97,6 +105,21 @@ def _dihedral(
     out[k] = wp.atan2(wp.dot(wp.cross(m, n), v) / wp.length(v), wp.dot(m, n))
 
 
+@wp.kernel
+def _equations(aa: wp.array(dtype=wp.mat44d), bb: wp.array(dtype=wp.vec4d), out: wp.array(dtype=wp.vec4d)):
+    k = wp.tid()
+    out[k] = wp.inverse(aa[k]) * bb[k]
+
+
+@wp.kernel
+def _principal_strains(gradients: wp.array(dtype=wp.mat33d), out: wp.array(dtype=wp.vec3d)):
+    k = wp.tid()
+    gradient = gradients[k]
+    _vectors, d = wp.eig3(wp.float64(0.5) * (gradient + wp.transpose(gradient)))
+    low, high = wp.min(d[0], wp.min(d[1], d[2])), wp.max(d[0], wp.max(d[1], d[2]))
+    out[k] = wp.vec3d(low, d[0] + d[1] + d[2] - low - high, high)
+
+
 def _forms(kernel: Any, arrays: list[Any], active: int, outputs: list[tuple[Any, int]]) -> Forms:
     count, first = len(arrays[0]), arrays[:active]
     units = []
@@ -144,3 +167,11 @@ def rigid_step(arrays: list[Any]) -> Forms:
 
 def dihedral(arrays: list[Any]) -> Forms:
     return _forms(_dihedral, arrays, 4, [(wp.float64, 1)])
+
+
+def equations(arrays: list[Any]) -> Forms:
+    return _forms(_equations, arrays, 2, [(wp.vec4d, 4)])
+
+
+def principal_strains(arrays: list[Any]) -> Forms:
+    return _forms(_principal_strains, arrays, 1, [(wp.vec3d, 3)])

@@ -34,6 +34,36 @@ BUGS = [
     Bug("a wrong coefficient of digamma", "w * (1 / 252 - w * (1 / 240", "w * (1 / 252 - w * (1 / 204", "test_special"),
     # --- whole arrays and complex numbers ---
     Bug(
+        "branches on different tests taken for one that chooses alike",
+        'key = ("merged", self.number(test), number, orelse[name])',
+        'key = ("merged", number, orelse[name])',
+        "test_passes",
+    ),
+    Bug(
+        "the solution's slope in the matrix with the wrong sign",
+        "[-x[k] if j == at else 0 for j in range(size)",
+        "[x[k] if j == at else 0 for j in range(size)",
+        "test_small_linalg",
+    ),
+    Bug(
+        "eigenvectors that turn towards the later ones only",
+        "[turn if m > k else -turn for m, turn in enumerate(turns)]",
+        "[turn if m > k else 0.0 * turn for m, turn in enumerate(turns)]",
+        "test_small_linalg",
+    ),
+    Bug(
+        "an element below the diagonal that stands for itself alone",
+        "v[i] * v[i] if i == j else 2.0 * v[i] * v[j]",
+        "v[i] * v[j]",
+        "test_small_linalg",
+    ),
+    Bug(
+        "names of a later part that may be read where that was not evaluated",
+        "return (test, assigned, {}) if isinstance(node.op, ast.And) else (test, {}, assigned)",
+        "return test, assigned, assigned",
+        "test_compiler_faults",
+    ),
+    Bug(
         "an index below the end taken for one in range",
         'operate("above", "bool", "ge", index, length)',
         'operate("above", "bool", "gt", index, length)',
@@ -126,8 +156,8 @@ BUGS = [
     ),
     Bug(
         "value of a reassigned name reused",
-        "if number is None or not self.holds(self.holders[number], number):",
-        "if number is None:",
+        "if self.holds(self.holders[number], number):",
+        "if True:",
         "test_corpus test_passes",
     ),
     Bug(

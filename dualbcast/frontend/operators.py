@@ -8,7 +8,7 @@ import ast
 import enum
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import check_length, sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.dictionaries import dictionary, has_key, is_dictionary, items_at
-from dualbcast.frontend.paths import End, branch, close_branch, lower_side
+from dualbcast.frontend.paths import End, close_branch, lower_side
 from dualbcast.frontend.records import are_of_one_enumeration, blank_like, class_of
 from dualbcast.frontend.values import (
     Bindings,
@@ -306,20 +306,23 @@ def _conditional(env: Environment, node: ast.IfExp) -> Value:
     if isinstance(test, Const):
         env.frame.bindings.update(assigned[not test.value])
         return expression(env, node.body if test.value else node.orelse)
-
-    def side(value: ast.expr, names: Bindings) -> Value:
-        env.frame.bindings.update(names)
-        return expression(env, value)
-
-    then, orelse = (partial(side, *each) for each in zip((node.body, node.orelse), assigned, strict=True))
-    return choose(env, test, then, orelse, node)
+    then, orelse = (partial(expression, env, value) for value in (node.body, node.orelse))
+    return choose(env, test, then, orelse, node, assigned)
 
 
 def choose(
-    env: Environment, test: Atom, then: Callable[[], Value], orelse: Callable[[], Value], node: ast.AST
+    env: Environment,
+    test: Atom,
+    then: Callable[[], Value],
+    orelse: Callable[[], Value],
+    node: ast.AST,
+    assigned: Iterable[Bindings] = ({}, {}),
 ) -> Value:
-    """One of two values; only the chosen one is evaluated."""
-    branch(env, test, node, partial(_side, env, then), partial(_side, env, orelse))
+    """One of two values, of which only the chosen one is evaluated, each with names that its side may read."""
+    before = env.frame.bindings
+    sides = zip((then, orelse), assigned, strict=True)
+    ends = [lower_side(env, {**before, **names}, partial(_side, env, side)) for side, names in sides]
+    close_branch(env, test, node, ends)
     return _chosen(env, node)
 
 

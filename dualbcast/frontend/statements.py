@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from dualbcast.errors import CompileError, also_of
@@ -162,26 +162,28 @@ def _pass(*_: object) -> None:
 def _if(env: Environment, stmt: ast.If, rest: Rest) -> bool | None:
     test, *assigned = condition_of_branch(env, stmt.test)
     note(env, "test", "if", test, stmt.test)
-
-    def side(body: list[ast.stmt], names: Bindings) -> bool:
-        env.frame.bindings.update(names)
-        return statements(env, body)
-
-    then, orelse = (partial(side, *each) for each in zip((stmt.body, stmt.orelse), assigned, strict=True))
     if isinstance(test, Const):
-        return None if (then if test.value else orelse)() else False
-    return _split(env, test, (then, orelse), rest, stmt)
+        env.frame.bindings.update(assigned[not test.value])
+        return None if statements(env, stmt.body if test.value else stmt.orelse) else False
+    sides = partial(statements, env, stmt.body), partial(statements, env, stmt.orelse)
+    return _split(env, test, sides, rest, stmt, assigned)
 
 
-def _split(env: Environment, test: Atom, sides: Sides, rest: Rest, node: ast.AST) -> bool | None:
-    """Lower both sides of a branch, and `rest` inside the side that reaches it, if only one does.
+def _split(
+    env: Environment, test: Atom, sides: Sides, rest: Rest, node: ast.AST, assigned: Sequence[Bindings] = ({}, {})
+) -> bool | None:
+    """Lower both sides of a branch, and `rest` inside the side that reaches it, if only one does; `assigned` has names
+    that each side may read.
 
     The other side then need not have assigned the names that `rest` reads. The result is that of a statement.
     """
     before = env.frame.bindings
     # Not a comprehension: before Python 3.12 that is one more frame for each `elif` of a chain.
     then, orelse = sides
-    ends = [lower_side(env, before, then), lower_side(env, before, orelse)]
+    ends = [
+        lower_side(env, {**before, **assigned[0]}, then),
+        lower_side(env, {**before, **assigned[1]}, orelse),
+    ]
     alive = [falls and bindings.get(Key.SKIPPING) != TRUE for _, bindings, falls in ends]
     is_consumed = bool(rest) and alive[0] != alive[1]
     if is_consumed:

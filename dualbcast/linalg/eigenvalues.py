@@ -80,7 +80,7 @@ def eigh(a: Any) -> Any:
 
 
 def _decomposed(a: Any) -> Any:
-    """The eigenvalues in ascending order, and the eigenvectors one after the other, without derivatives."""
+    """The eigenvalues in ascending order, and the eigenvectors one after the other, by rotations."""
     size = rows_of_square(a)
     a = [[a[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)]
     vectors = [[1.0 if i == j else 0.0 for j in range(size)] for i in range(size)]
@@ -116,7 +116,7 @@ def _with_partials(a: Any, values: Any, vectors: Any, is_strict: Any) -> Any:
 
 
 def _differentiable(size: Any, given: Any, is_strict: Any) -> Any:
-    """What was computed without derivatives has these in its own derivatives."""
+    """What was given, with derivatives by these formulas and not by those of the steps that computed it."""
     values, rest = given[:size], given[size : size * (size + 1)]
     vectors = [rest[size * row : size * (row + 1)] for row in range(size)]
     lower = given[size * (size + 1) : -1]

@@ -6,7 +6,7 @@ Derivatives are those of the inverse, in which those of the pivots cancel out.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,98 @@ def det(a: Any) -> Any:
         )
     rows, sign = _eliminated([(*row,) for row in a], size, True)
     return math.prod([sign, *[row[at] for at, row in enumerate(rows)]])
+
+
+class LogDeterminant(NamedTuple):
+    """A determinant as its sign, of which a complex one is a number of length 1, and the logarithm of its size."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def slogdet(a: Any) -> Any:
+    """The sign of a determinant and the logarithm of its absolute value.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix.
+
+    Returns
+    -------
+    sign, logabsdet : float
+        A named tuple; 0 and -inf if the matrix is singular. Above 3 by 3 the logarithm is a sum, so that it is finite
+        where the determinant is not.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
+    Examples
+    --------
+    >>> from dualbcast import linalg
+    >>> sign, logabsdet = linalg.slogdet(((0.0, 1.0), (1.0, 0.0)))
+    >>> float(sign), float(logabsdet)
+    (-1.0, 0.0)
+    """
+    size = rows_of_square(a)
+    if size <= 3:
+        factors, sign = [det(a)], 1.0
+    else:
+        rows, sign = _eliminated([(*row,) for row in a], size, True)
+        factors = [row[at] for at, row in enumerate(rows)]
+    return LogDeterminant(math.prod([sign, *map(_sign, factors)]), sum([np.log(abs(each)) for each in factors]))
+
+
+def _sign(x: Any) -> Any:
+    size: Any = abs(x)
+    return x / size if isinstance(x, complex | np.complexfloating) else np.sign(x)
+
+
+def cholesky(a: Any) -> Any:
+    """The lower triangular matrix L with positive diagonal of which a positive definite matrix is `L @ L.conj().T`.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix, of which the lower triangle is read, as NumPy does.
+
+    Returns
+    -------
+    array of shape (n, n)
+        It has NaN where the matrix is not positive definite; NumPy raises an error then.
+
+    Raises
+    ------
+    ShapeError
+        The matrix is not square. In a kernel that is a `CompileError`.
+
+    Notes
+    -----
+    The derivative is that of each step (G. H. Golub and C. F. Van Loan, *Matrix Computations*, 4th ed., section 4.2).
+
+    Examples
+    --------
+    >>> from dualbcast import linalg
+    >>> linalg.cholesky(((4.0, 2.0), (2.0, 5.0)))
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    size = rows_of_square(a)
+    rows: list[Any] = []
+    for i in range(size):
+        row: list[Any] = []
+        for j in range(i):
+            total = a[i][j]
+            for k in range(j):
+                total = total - row[k] * np.conj(rows[j][k])
+            row = [*row, total / rows[j][j]]
+        total = np.real(a[i][i])
+        for each in row:
+            total = total - abs2(each)
+        rows = [*rows, [*row, np.sqrt(total), *[0.0] * (size - 1 - i)]]
+    return np.array(rows)
 
 
 def inv(a: Any) -> Any:
@@ -213,7 +305,7 @@ def _partials_of_error(_value: Any, size: Any, at: Any, part: Any, *given: Any) 
     numbers = _joined(given[:-1], part)
     grid = [np.array(numbers[size * row : size * (row + 1)]) for row in range(2 * size + 2)]
     inverse, x, a, b = np.array(grid[:size]), grid[size], np.array(grid[size + 1 : -1]), grid[-1]
-    # What was computed without derivatives has these in its own derivatives.
+    # Partials have derivatives by these formulas, too, and not by those of the steps that computed what is given.
     x = _with_partials(a, b[:, None], x[:, None], inverse, part != 0)[:, 0]
     partials = [0] * (size * (size + 1)) + [-x[k] if j == at else 0 for j in range(size) for k in range(size)]
     return _by_parts([*partials, *[int(j == at) for j in range(size)]], part)

@@ -241,6 +241,52 @@ def test_third_derivatives_of_solutions(size: int):
             assert third[1][at] == pytest.approx(float(inverse), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_logarithms_of_determinants(size: int):
+    """Their derivative is the transposed inverse, and that of the sign is zero."""
+
+    @differentiable_broadcast(signature="(n,n)->(),()")
+    def parts(a):
+        found = np.linalg.slogdet(a)
+        return found.sign, found.logabsdet
+
+    random = np.random.default_rng(size)
+    a = random.standard_normal((8, size, size))
+    value, jacobian = parts.value_and_jacobian(a)
+    wanted = np.linalg.slogdet(a)
+    np.testing.assert_array_equal(value[0], wanted.sign)
+    np.testing.assert_allclose(value[1], wanted.logabsdet, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(jacobian[1, "a"], np.swapaxes(np.linalg.inv(a), -1, -2), rtol=1e-9, atol=1e-10)
+    assert np.all(jacobian[0, "a"] == 0)
+    z = a + 1j * random.standard_normal(a.shape)
+    for found, expected in zip(parts(z), np.linalg.slogdet(z), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    assert parts(np.zeros((size, size))) == (0.0, -np.inf)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_cholesky_factors(size: int):
+    """L @ L.T is the matrix; a derivative of L is L times the lower half of L⁻¹ dA L⁻ᵀ."""
+    factor = differentiable_broadcast(lambda a: np.linalg.cholesky(a), signature="(n,n)->(n,n)")
+    random = np.random.default_rng(size)
+    root = random.standard_normal((6, size, size))
+    a = root @ np.swapaxes(root, -1, -2) + np.eye(size)
+    value, jacobian = factor.value_and_jacobian(a)
+    np.testing.assert_allclose(value, np.linalg.cholesky(a), rtol=1e-13, atol=1e-14)
+    change = random.standard_normal((size, size))
+    symmetric = np.tril(change) + np.tril(change, -1).T
+    inverse = np.linalg.inv(np.linalg.cholesky(a))
+    inner = inverse @ symmetric @ np.swapaxes(inverse, -1, -2)
+    half = np.tril(inner) - 0.5 * inner * np.eye(size)
+    np.testing.assert_allclose(
+        np.einsum("kijlm,lm->kij", jacobian["a"], change), np.linalg.cholesky(a) @ half, rtol=1e-11, atol=1e-12
+    )
+    z = root + 1j * random.standard_normal(root.shape)
+    hermitian = z @ np.swapaxes(z, -1, -2).conj() + np.eye(size)
+    np.testing.assert_allclose(factor(hermitian), np.linalg.cholesky(hermitian), rtol=1e-13, atol=1e-14)
+    assert np.any(np.isnan(factor(-np.eye(size))))
+
+
 def test_derivatives_of_solutions_do_not_contain_the_elimination():
     """They are those of the inverse, which is found beside the solution."""
     text = str(solved.inspect_ir(np.eye(4), np.ones(4)))

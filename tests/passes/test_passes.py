@@ -240,6 +240,40 @@ def test_the_same_expression_is_computed_once():
     assert sorted(stmt.value.name for stmt in body if isinstance(stmt.value, Op)) == ["add", "mul", "mul"]
 
 
+def test_branches_that_choose_alike_are_one():
+    def alike(x, y):
+        if x > y:
+            a, b = x, math.exp(y)
+        else:
+            a, b = y, math.exp(x)
+        if x > y:
+            c, d = x, math.exp(y)
+        else:
+            c, d = y, math.exp(x)
+        return a * d - b * c
+
+    body = _simple(alike, "float", "float")
+    assert sum(isinstance(stmt, If) for stmt in body) == 1
+    assert sorted(stmt.value.name for stmt in body if isinstance(stmt, Assign) and isinstance(stmt.value, Op)) == [
+        *["exp", "exp", "gt", "mul", "sub"]
+    ]
+
+    def unlike(x, y):
+        if x > y:  # noqa: SIM108
+            a = x
+        else:
+            a = y
+        if x > 1:  # noqa: SIM108
+            b = x
+        else:
+            b = y
+        return a - b
+
+    points = [(2.0, 3.0), (3.0, 2.0), (0.5, 0.25), (0.25, 0.5)]
+    (found,) = execute(simplify(lower(unlike, ["float"] * 2).function), [*zip(*points, strict=True)])
+    np.testing.assert_array_equal(found, [unlike(*point) for point in points])
+
+
 def test_a_known_branch_is_chosen():
     def function(x, y):
         larger = x > y

@@ -394,7 +394,7 @@ def _from_linalg(function: Callable[..., Any], env: Environment, node: ast.Call,
     return call_value(env, Static(function), Arguments(arrays), node)
 
 
-for _name in ("norm", "det", "inv", "solve", "eigvalsh"):
+for _name in ("norm", "det", "inv", "solve", "eigvalsh", "cholesky", "slogdet"):
     OF_ARRAYS[getattr(np.linalg, _name)] = partial(_from_linalg, getattr(linalg, _name))
 OF_ARRAYS[np.cross] = partial(_from_linalg, linalg.cross)
 OF_ARRAYS[np.linalg.eigh] = partial(_from_linalg, linalg.eigh)

@@ -152,7 +152,7 @@ def _converted(env: Environment, item: Value, kinds: set[str], node: ast.AST) ->
     (kind,) = kinds if len(kinds) == 1 else ("float",)
     if _RANKS[item.kind] > _RANKS[kind]:
         instead = "an array of floats, such as np.zeros(3), or int(…)"
-        env.fail(node, f"this array is of kind {kind}, to which NumPy would convert a {item.kind}", instead)
+        env.fail(node, f"this array is of kind {kind}, to which NumPy would convert this {item.kind}", instead)
     return env.convert(item, kind, node)  # type: ignore[arg-type]
 
 
