@@ -71,6 +71,10 @@ CHANGES = {
     ),
     "a change of a copy that a loop goes over": "t = [x, y]\nfor a in tuple(t):\n    t[0] += a\nreturn t",
     "a change inside of calls": "def add(t):\n    t.append(y)\n    return t\nt = add(add([x]))\nreturn t, len(t)",
+    "a list that a call gives back": (
+        "def g(v):\n    v[0] += y\n    return v\nt, n = g([x]), 0\nt = g(t)\n"
+        "while n < 3 * x:\n    t = g(t)\n    n += 1\nreturn g(t)"
+    ),
     "a list that an iteration makes anew": (
         "def g(v):\n    v[0] += 1\n    return v[0]\nn, s = 0, 0.0\n"
         "while n < 3 * x:\n    t = [y]\n    s += g(t)\n    n += 1\nreturn s"

@@ -92,14 +92,21 @@ def _library(changed: Record) -> str:
 
 @lru_cache(maxsize=1024)
 def _read_after(function: FunctionNode, at: ast.AST) -> frozenset[str]:
-    """The names that a function may read after a statement or a call in it, or in the same statement."""
+    """The names that a function may read after a statement or a call in it, or in the same statement.
+
+    Those that the result of a call is assigned to have other values after it.
+    """
     nodes, inside = [*ast.walk(function)], {*ast.walk(at)}
     around = [node for node in nodes if isinstance(node, ast.stmt) and node is not function and at in ast.walk(node)]
     loops = [node for node in around if isinstance(node, ast.For | ast.While)]
     start = min(node.lineno for node in (loops or around[-1:] or [at]) if isinstance(node, ast.stmt | ast.expr))
     changed = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
     names = [node for node in nodes if isinstance(node, ast.Name) and node.lineno >= start and node not in inside]
-    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load) or node in changed)
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load) or node in changed}
+    last = around[-1] if around else None
+    if isinstance(last, ast.Assign) and last.value is at:
+        read -= {target.id for target in last.targets if isinstance(target, ast.Name)}
+    return frozenset(read)
 
 
 # --- what loops that are written out go over -------------------------------------------------------------------------
