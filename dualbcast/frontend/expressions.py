@@ -283,7 +283,9 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
             instead = "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
         env.fail(node, f"{name} is one element of its array here, so it cannot be indexed", instead)
     if is_array(base):
-        return item_of(env, base, index_of(env, node.slice, partial(expression, env)), node)
+        place = index_of(env, node.slice, partial(expression, env))
+        env.refuse_outdated(base, node.value)
+        return item_of(env, base, place, node)
     if dictionaries.is_dictionary(base):
         return dictionaries.item(env, base, node)
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
@@ -304,8 +306,10 @@ def _item(env: Environment, base: Value, node: ast.Subscript) -> Value:
         bounds = [None if part is None else _static_int(env, part) for part in parts]
         if bounds[2] == 0:
             env.fail(node.slice, "the step of a slice must not be zero")
+        env.refuse_outdated(base, node.value)
         return Record(base.family if isinstance(base, Record) else tuple, items[slice(*bounds)])
     index = _static_int(env, node.slice)
+    env.refuse_outdated(base, node.value)
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
     return env.merged(items[index], node)

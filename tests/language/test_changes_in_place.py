@@ -206,6 +206,10 @@ OUT_OF_SIGHT = {
         "b shares its elements with what an earlier iteration changes in place",
     ),
     "items without a name": ("s = 0\nfor u in [[x]] * 2:\n    «u.append(y)»\n    s += len(u)\nreturn s", OUTDATED),
+    "what an index changes": (
+        "def g(v):\n    v[0] = y\n    return 0\na = [x]\nh, k = (lambda: a), (lambda: g(a))\nreturn «h()»[k()]",
+        OUTDATED,
+    ),
     "items of a generator": (
         "def g():\n    a = [x]\n    yield a\n    a[0] = y\n    yield a\nreturn list(«g()»)[0][0]",
         OUTDATED,
