@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from dualbcast.frontend.values import (
     CLOCK,
     Bindings,
@@ -23,6 +25,7 @@ from dualbcast.frontend.values import (
     Unassigned,
     Value,
 )
+from dualbcast.ir.nodes import Const, Var
 
 # When each record has changed, by when it was made.
 Changes = Mapping[int, int]
@@ -42,6 +45,8 @@ class Read(NamedTuple):
 
 def roots(record: Record) -> list[Record]:
     """The records whose elements an array or a list may have: its own, or those of its bases, without end."""
+    if not record.bases:
+        return [record]
     found: list[Record] = []
     seen: set[int] = set()
     pending = [record]
@@ -61,13 +66,17 @@ def is_outdated(value: object, changes: Changes, before: float = float("inf")) -
 
     A function has its defaults, and the arguments that it holds.
     """
+    if isinstance(value, Const | Var):
+        return False
+    if isinstance(value, Record):
+        if value.made < before and any(changes.get(root.made, 0) > value.made for root in roots(value)):
+            return True
+        if value.python_type is np.ndarray:
+            return False  # its rows are views of it
+    parts: Iterable[object]
     match value:
-        case Record():
-            if value.made < before and any(changes.get(root.made, 0) > value.made for root in roots(value)):
-                return True
-            parts: Iterable[object] = value
         case tuple():
-            parts = value
+            parts = [part for part in value if not isinstance(part, Const | Var)]
         case dict():
             parts = value.values()
         case Partial():
