@@ -358,6 +358,18 @@ BUGS = [
         "test_changes_in_place",
     ),
     Bug(
+        "change in place that leaves nothing out of date",
+        "if value.made < before and any(",
+        "if value.made < 0 and any(",
+        "test_changes_in_place",
+    ),
+    Bug(
+        "number that an iterator reads too early",
+        "if read.is_outer and read.owner is env.frame and read.node.id in assigned:",
+        "if not read:",
+        "test_changes_in_place",
+    ),
+    Bug(
         "captured dictionary whose new keys are not seen",
         "env.guards.append(Capture(owner, key, ABSENT, path))\n        return None",
         "return None",

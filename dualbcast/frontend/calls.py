@@ -57,7 +57,7 @@ _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
 _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take), type(dict.get))
 # Functions of numbers that are no ufuncs, and take arrays.
-_ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.real, np.imag, np.angle)
+_ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.angle)
 # The methods of these classes change nothing, so they may run when the kernel is compiled.
 _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import CompileError, Location, a_or_an
+from dualbcast.frontend.outdated import COPY, OUTDATED, Read, changes_of, is_outdated
 from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
 from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
@@ -63,10 +64,8 @@ def held(value: Any, path: str) -> Capture:
 class Environment:
     """The state of one lowering. It knows the IR, and no Python syntax."""
 
-    # The names in use.
-    names: Names
-    # The kind of the elements of a captured array.
-    array_kind: ArrayKind
+    names: Names  # in use
+    array_kind: ArrayKind  # of the elements of a captured array
     # The function whose body is being lowered, with its bindings on the present path.
     frame: Frame
     # The outermost block, whose statements always run, and the open block, to which statements are appended.
@@ -80,15 +79,14 @@ class Environment:
     taken: set[str] = field(default_factory=set)
     # By axis, the parameters that have the place of the element in the result.
     indices: dict[int, Var] = field(default_factory=dict)
+    reads: list[Read] = field(default_factory=list)  # the names that were read
     # With core dimensions: what makes outputs of the value of a return, and arrays of captured ones; and those.
     finish: Callable[[Value, ast.AST], Value] | None = None
     core: Callable[[Capture, Kind], Value | None] | None = None
     complex_array: Callable[[Capture, Kind], Value] = field(init=False)  # of the element of a captured complex array
     cores: dict[tuple[int, Any], Value] = field(default_factory=dict)
-    # The names of derivatives.
-    derived: set[str] = field(default_factory=set)
-    # The functions that are being inlined, outermost first.
-    inlined: list[object] = field(default_factory=list)
+    derived: set[str] = field(default_factory=set)  # the names of derivatives
+    inlined: list[object] = field(default_factory=list)  # the functions that are being inlined, outermost first
     # Whether notes say what each step does; None where `print` and `assert` are refused, as in the function of a rule.
     notes: bool | None = None
     speaks: bool = False  # whether the function prints, or asserts what is not known
@@ -136,6 +134,12 @@ class Environment:
         if not isinstance(value, Const | Static):
             self.fail(node, problem, hint)
         return value.value if isinstance(value, Const) else value.object
+
+    def refuse_outdated(self, value: object, node: ast.AST) -> None:
+        """Refuse what a change in place under another name would have changed in Python, too."""
+        changes = changes_of(self.frame.bindings)
+        if changes and is_outdated(value, changes):
+            self.fail(node, OUTDATED, COPY)
 
     def merged(self, value: Value, node: ast.AST) -> Value:
         """The value itself; an error if it stands for values that paths could not merge."""
@@ -276,7 +280,7 @@ class Environment:
     def snapshot(self) -> Callable[[], None]:
         """A function that undoes all lowering since this call, so that it can be tried again."""
         frame, block, bindings = self.frame, self.block, dict(self.frame.bindings)
-        lists: tuple[list[Any], ...] = (block, self.guards, frame.loops)
+        lists: tuple[list[Any], ...] = (block, self.guards, frame.loops, self.reads)
         lengths, mark = [len(each) for each in lists], self.names.mark()
         saved = {name: copy(getattr(self, name)) for name in _UNDONE}
 
@@ -384,6 +388,7 @@ def lowering_of(env: Environment, node: ast.expr | ast.stmt) -> Callable[..., An
 def expression(env: Environment, node: ast.expr) -> Value:
     """The value of an expression; the operations that compute it are appended to the open block."""
     value: Value = lowering_of(env, node)(env, node)
+    env.refuse_outdated(value, node)
     return value
 
 
@@ -391,4 +396,5 @@ def call_value(env: Environment, callee: Value, arguments: Arguments, node: ast.
     """The result of calling a value."""
     if not is_function(callee):
         env.fail(node.func, f"{describe(callee)} cannot be called")
+    env.refuse_outdated(arguments, node)
     return CALLS[type(callee)](env, callee, arguments, node)

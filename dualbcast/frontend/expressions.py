@@ -16,12 +16,13 @@ from typing import Any
 
 from dualbcast.frontend.arithmetic import call_method
 from dualbcast.frontend.arrays import whole_arrays
-from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_array, item_of
+from dualbcast.frontend.arrays.vectors import attribute, captured, index_of, is_array, item_of, rows_of
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, held, lowers
 from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects import dictionaries
 from dualbcast.frontend.objects.members import attribute_of_member
+from dualbcast.frontend.outdated import Read
 from dualbcast.frontend.values import (
     Arguments,
     Partial,
@@ -109,7 +110,7 @@ def sequence(env: Environment, value: Value, node: ast.AST) -> tuple[Value, ...]
     if own is not None:
         return sequence(env, own, node)
     if isinstance(value, Record) and (value.is_sequence or value.is_iterator):
-        return tuple(value)
+        return rows_of(value) if is_array(value) else tuple(value)
     if isinstance(value, Range):
         known = value.known()
         if known is not None:
@@ -164,6 +165,7 @@ def _name(env: Environment, node: ast.Name) -> Value:
         if isinstance(value, Unassigned):
             instead = "one kind of thing on every path" if value.conflict else None
             env.fail(node, value.reason, instead or f"an assignment to {node.id} that every path passes")
+        env.reads.append(Read(node, value, frame, frame is not env.frame))
         return value
     capture = frame.source.capture(node.id)
     scope = frame.source.function.__globals__
@@ -281,7 +283,9 @@ def _subscript(env: Environment, node: ast.Subscript) -> Value:
             instead = "a tuple of the array's values, made outside of the function: tuple(array.tolist())"
         env.fail(node, f"{name} is one element of its array here, so it cannot be indexed", instead)
     if is_array(base):
-        return item_of(env, base, index_of(env, node.slice, partial(expression, env)), node)
+        place = index_of(env, node.slice, partial(expression, env))
+        env.refuse_outdated(base, node.value)
+        return item_of(env, base, place, node)
     if dictionaries.is_dictionary(base):
         return dictionaries.item(env, base, node)
     if isinstance(base, Static) and not isinstance(base.object, str | bytes | types.NoneType):
@@ -302,8 +306,10 @@ def _item(env: Environment, base: Value, node: ast.Subscript) -> Value:
         bounds = [None if part is None else _static_int(env, part) for part in parts]
         if bounds[2] == 0:
             env.fail(node.slice, "the step of a slice must not be zero")
+        env.refuse_outdated(base, node.value)
         return Record(base.family if isinstance(base, Record) else tuple, items[slice(*bounds)])
     index = _static_int(env, node.slice)
+    env.refuse_outdated(base, node.value)
     if not -len(items) <= index < len(items):
         env.fail(node, f"index {index} is outside this tuple of {len(items)}", f"an index below {len(items)}")
     return env.merged(items[index], node)

@@ -12,6 +12,7 @@ from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.sharing import LASTING
+from dualbcast.frontend.outdated import note_changes
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (
@@ -62,11 +63,12 @@ def make_closure(env: Environment, node: ast.FunctionDef | ast.Lambda) -> Closur
     return Closure(node, env.frame, {name: _lasting(default) for name, default in defaults.items()})
 
 
-def _lasting(default: Value) -> Value:
+def _lasting(value: Value) -> Value:
     """A default as what lasts from call to call, so that a change of it in place is an error."""
-    if isinstance(default, Record) and default.can_change:
-        default = default.like(default)
-        default.bases = (LASTING,)
+    if not isinstance(value, Record) or not value.can_change:
+        return value
+    default = value.like(value)
+    default.bases = (value, LASTING)
     return default
 
 
@@ -156,6 +158,7 @@ def lower_call(env: Environment, callee: object, frame: Frame, node: ast.AST) ->
 def lower_body(env: Environment, frame: Frame) -> Value:
     """Lower the body of a function whose parameters are bound in `frame.bindings`."""
     env.frame, caller, node = frame, env.frame, frame.node
+    note_changes(frame.bindings, [caller.bindings])
     try:
         is_generator = first_yield(node) is not None
         if is_generator:
@@ -183,6 +186,7 @@ def lower_body(env: Environment, frame: Frame) -> Value:
         return env.rename(result, TEMPORARY + node.name)
     finally:
         env.frame = caller
+        note_changes(caller.bindings, [frame.bindings])
 
 
 def _yielded(env: Environment, frame: Frame) -> Value:

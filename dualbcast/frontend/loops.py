@@ -19,11 +19,13 @@ from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression,
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.sharing import refuse_shared_in_loop
+from dualbcast.frontend.objects.sharing import places, read_in_iterations, refuse_shared_in_loop
 from dualbcast.frontend.operators import condition, short_circuit
+from dualbcast.frontend.outdated import current, note_changes, renew
 from dualbcast.frontend.records import blank_like
 from dualbcast.frontend.source import assigned_names, changed_names, local_names, reducer_of
 from dualbcast.frontend.values import (
+    CLOCK,
     Bindings,
     Copies,
     Edge,
@@ -156,10 +158,12 @@ def iterate(
 
     first = expression(env, node.generators[0].iter)
     env.frame = inner
+    note_changes(inner.bindings, [outer.bindings])
     try:
         loop(first, *node.generators)
     finally:
         env.frame = outer
+        note_changes(outer.bindings, [inner.bindings])
 
 
 # --- reductions as loops ---------------------------------------------------------------------------------------------
@@ -200,7 +204,8 @@ def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
 
 @lowers(ast.For)
 def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
-    iterable = expression(env, stmt.iter)
+    reads, iterable = len(env.reads), expression(env, stmt.iter)
+    over = read_in_iterations(env, stmt, iterable, env.reads[reads:])
     if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt) or _is_long(iterable)):
         restore = env.snapshot()
         try:
@@ -211,7 +216,7 @@ def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
             if iterable.known() is None or not (_indexes(stmt) or is_known_later):
                 raise
         restore()  # a list grows, so each iteration is of its own kind; or an index or a length depends on the loop
-    return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter)) else False
+    return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter), over) else False
 
 
 def _is_long(over: Range) -> bool:
@@ -230,11 +235,11 @@ def _indexes(loop: ast.For) -> bool:
 # --- loops that are written out --------------------------------------------------------------------------------------
 
 
-def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...]) -> bool:
+def _unroll(env: Environment, stmt: ast.For, items: tuple[Value, ...], over: tuple[Value, ...]) -> bool:
     """Write out a loop over a tuple; `break` and `continue` set flags that skip the statements after them."""
     frame = env.frame
     env.unrolled += 1  # the flags of each loop have their own names
-    flags = Unrolled(f"<broke {env.unrolled}>", f"<skip {env.unrolled}>")
+    flags = Unrolled(f"<broke {env.unrolled}>", f"<skip {env.unrolled}>", over=over, places=places(stmt))
     frame.bindings.update({flags.skip: FALSE, flags.broke: FALSE})
     frame.loops.append(flags)
 
@@ -279,6 +284,7 @@ def _loop(env: Environment, stmt: ast.For | ast.While, over: Range | None) -> bo
 
 def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, raised: dict[str, Raised]) -> bool:
     frame, outer, where, initial = env.frame, env.block, env.locate(stmt), env.frame.bindings
+    begun, reads = next(CLOCK), len(env.reads)
     loop = _start(env, stmt, raised)
     pre: list[Stmt] = []
     frame.bindings = dict(loop.start)
@@ -291,14 +297,13 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
         return paths.statements(env, stmt.orelse)
     body, target = _iteration(env, stmt, over, loop)
 
-    is_endless = goes_on == TRUE and over is None
-    runs = over is not None and bool(over.known())
+    is_endless, runs = goes_on == TRUE and over is None, over is not None and bool(over.known())
     edges = loop.breaks + loop.continues
     for edge in edges:
         if edge.bindings.get(Key.RETURNED) != TRUE:  # nothing reads the carried names after a return
             for name, carried in loop.carried.items():
                 paths.conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
-    refuse_shared_in_loop(env, loop)
+    refuse_shared_in_loop(env, loop, stmt, begun, env.reads[reads:])
     broke: Var | None = None
     after_breaks: Bindings = {}
     if stmt.orelse and loop.breaks and not is_endless:
@@ -376,12 +381,13 @@ def _after(env: Environment, loop: Loop, leaving: list[Edge], *, missing: bool) 
     """The bindings after the loop if the edges in `leaving` lead there; with `missing` also the way past the loop."""
     start, ends = loop.start, [edge.bindings for edge in leaving]
     after = dict(start)
-    fresh = {name for bindings in ends for name in bindings} - loop.carried.keys() - {Key.PARTLY}
+    renew(after, [edge.bindings for edge in loop.breaks + loop.continues], loop.carried)
+    fresh = {name for bindings in ends for name in bindings} - loop.carried.keys() - {Key.PARTLY, Key.CHANGED}
     for name in sorted(fresh):
         lack = start.get(name, Unassigned(f"{name} is assigned inside this loop only, which may have no iteration"))
         if not isinstance(lack, Unassigned) and name not in (Key.RESULT, Key.RETURNED, Key.RETURNED_AT):
             continue  # the loop does not assign it
-        values, _ = paths.fill(env, name, [bindings.get(name, lack) for bindings in ends], ends)
+        values, _ = paths.fill(env, name, [current(bindings, name, lack) for bindings in ends], ends)
         copies = [edge.copies for edge in leaving]
         model = next((value for value in values if not isinstance(value, Unassigned)), values[0])
         if missing or not (isinstance(model, Const) and all(value == model for value in values)):

@@ -159,17 +159,24 @@ def _get(env: Environment, node: ast.Call, mapping: Value, key: Value, default: 
 @register(BUILTINS, dict.items)
 def _items(env: Environment, node: ast.Call, mapping: Value, /) -> Record:
     pairs = items_at(env, mapping, ast.unparse(node.func).removesuffix(".items"), node).items()
-    return Record(tuple, [Record(tuple, (env.usable(held(key, ""), node, "a key"), value)) for key, value in pairs])
+    return _view(mapping, [Record(tuple, (env.usable(held(key, ""), node, "a key"), value)) for key, value in pairs])
 
 
 @register(BUILTINS, dict.values)
 def _values(env: Environment, node: ast.Call, mapping: Value, /) -> Record:
-    return Record(tuple, items_at(env, mapping, ast.unparse(node.func).removesuffix(".values"), node).values())
+    return _view(mapping, items_at(env, mapping, ast.unparse(node.func).removesuffix(".values"), node).values())
 
 
 @register(BUILTINS, dict.keys)
 def _keys(env: Environment, node: ast.Call, mapping: Value, /) -> Record:  # noqa: ARG001
-    return Record(tuple, keys_of(env, mapping) or ())
+    return _view(mapping, keys_of(env, mapping) or ())
+
+
+def _view(mapping: Value, items: Iterable[Value]) -> Record:
+    """What shows the changes of a dictionary."""
+    view = Record(tuple, items)
+    view.bases = (mapping,) if isinstance(mapping, Record) else ()
+    return view
 
 
 @register(BUILTINS, getattr)

@@ -90,6 +90,7 @@ def _binary(env: Environment, node: ast.BinOp) -> Value:
 def binary_operator(syntax: type[ast.AST], env: Environment, node: ast.AST, left: Value, right: Value, /) -> Value:
     """An operator with two operands; the node is its own, or that of a call."""
     name, at = _NAMES[syntax], (node.left, node.right) if isinstance(node, ast.BinOp) else (node, node)
+    env.refuse_outdated(left, at[0])
     if issubclass(syntax, ast.cmpop):
         return _compare_two(env, syntax(), (left, node), (right, node), node)
     if name == "pow" and (is_complex(left) or is_complex(right)):
@@ -185,6 +186,7 @@ def _compare(env: Environment, node: ast.Compare) -> Value:
         left_node = node.comparators[position - 1] if position else node.left
         right_node = node.comparators[position]
         right = expression(env, right_node)
+        env.refuse_outdated(left, left_node)
         test = _compare_two(env, node.ops[position], (left, left_node), (right, right_node), node)
         if position + 1 == len(node.ops):
             return test

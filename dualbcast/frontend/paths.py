@@ -13,6 +13,7 @@ from typing import cast
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
 from dualbcast.frontend.objects.sharing import add_base, merged_value
+from dualbcast.frontend.outdated import current, note_changes
 from dualbcast.frontend.records import (
     are_of_one_enumeration,
     as_complex,
@@ -108,12 +109,13 @@ def _merge(env: Environment, edges: list[tuple[list[Stmt], Bindings]]) -> Bindin
     paths = [bindings for _, bindings in edges]
     partly = frozenset().union(*map(_partly_assigned, paths))
     merged: Bindings = {}
+    note_changes(merged, paths)
     for name in dict.fromkeys(name for bindings in paths for name in bindings):
         if name == Key.SKIPPING:
             merged[name] = TRUE if all(bindings.get(Key.SKIPPING) == TRUE for bindings in paths) else FALSE
-        elif name != Key.PARTLY:
+        elif name not in (Key.PARTLY, Key.CHANGED):
             missing = Unassigned(f"{name} is not assigned on every path that leads here")
-            values, flags = fill(env, name, [bindings.get(name, missing) for bindings in paths], paths)
+            values, flags = fill(env, name, [current(bindings, name, missing) for bindings in paths], paths)
             partly |= {(flag, name) for flag in flags}
             merged[name] = unify(env, name, values, copies)
     if partly:

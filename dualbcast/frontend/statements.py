@@ -14,9 +14,10 @@ from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.changes import change_item
+from dualbcast.frontend.objects.changes import change_item, with_items
 from dualbcast.frontend.objects.sharing import refuse_shared
 from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
+from dualbcast.frontend.outdated import note_change
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import (
@@ -76,11 +77,19 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
         made = "array" if is_array(before) else "list"
         refuse_shared(env, stmt, name, before, f"a new {made}: {name} = {ast.unparse(new)}")
         if before.python_type is list and isinstance(stmt.op, ast.Add):
-            assign(env, stmt.target, before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)]))
+            after: Value = before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)])
+            env.refuse_outdated(before, stmt)
+            note_change(env.frame.bindings, before)
+            assign(env, stmt.target, after)
             return
     changed = in_place(env, stmt, before)
     both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
-    assign(env, stmt.target, expression(env, both) if changed is None else changed)
+    after = expression(env, both) if changed is None else changed
+    if isinstance(before, Record) and before.can_change:
+        if is_array(before):
+            after = with_items(env, stmt, before, ..., after)
+        note_change(env.frame.bindings, before)
+    assign(env, stmt.target, after)
 
 
 @lowers(ast.FunctionDef)

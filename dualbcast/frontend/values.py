@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType, ModuleType
@@ -25,16 +26,12 @@ from dualbcast.ir.simplification import number
 class Key:
     """The keys of bindings that are not the user's names."""
 
-    RETURNED, RESULT, RETURNED_AT, CHOICE, SKIPPING = (
-        "<returned>",
-        "<result>",
-        "<returned at>",
-        "<choice>",
-        "<skipping>",
-    )
+    RETURNED, RESULT, RETURNED_AT = "<returned>", "<result>", "<returned at>"
+    CHOICE, SKIPPING = "<choice>", "<skipping>"
     YIELDED = "<what this generator gives>"
     # The names that are assigned only where a flag is set, as pairs of the flag and the name.
     PARTLY = "<partly>"
+    CHANGED = "<changed in place>"  # see `outdated.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +52,11 @@ class Record(tuple[Any, ...]):
     fields: tuple[str, ...]
     # What an array is a view of; the arrays or lists of which this is one, by the path or the iteration.
     bases: tuple[Record, ...] = ()
+    made: int  # when, by the clock
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
         self = super().__new__(cls, items)
-        self.python_type, self.fields = kind, fields
+        self.python_type, self.fields, self.made = kind, fields, next(CLOCK)
         return self
 
     def like(self, items: Iterable[Value]) -> Record:
@@ -206,6 +204,7 @@ RAISES = Unassigned("every path through this function raises an error")
 
 Value = Const | Var | Static | Closure | Partial | Derived | Keywords | Range | Whole | Unassigned | Record
 Bindings = dict[str, Value]
+CLOCK = itertools.count(1)
 Copies = list[tuple[Var, Expr]]
 
 
@@ -244,6 +243,8 @@ class Unrolled:
     broke: str
     skip: str
     lacking: dict[str, set[str]] = field(default_factory=dict)
+    over: tuple[Value, ...] = ()  # what it reads when it comes to each item
+    places: frozenset[str] = frozenset()  # what it may change of that: `t[i]`
 
 
 @dataclass(eq=False, slots=True)
@@ -381,9 +382,8 @@ def is_instance(value: Value, kind: type | tuple[type, ...]) -> bool:
 
 def are_alike(values: Iterable[tuple[Value, ...]]) -> bool:
     """Whether tuples are of one type and length."""
-    return (
-        len({(getattr(value, "python_type", tuple), len(value), getattr(value, "fields", ())) for value in values}) == 1
-    )
+    kinds = {(getattr(value, "python_type", tuple), len(value), getattr(value, "fields", ())) for value in values}
+    return len(kinds) == 1
 
 
 def same(a: Any, b: Any) -> bool:

@@ -65,6 +65,30 @@ CHANGES = {
         "return g(x, **OPTIONS), OPTIONS['rate'] * y, OPTIONS.get('no', y), [k for k in OPTIONS][0] == 'rate'"
     ),
     "a dictionary of pairs": "return sum(dict(zip(('a', 'b'), (x, y))).values())",
+    "a change of one side": "a = [x, y]\nb = a\nif x > 1:\n    a = [*a]\n    a[0] = 3.0\nreturn a[0], b[0]",
+    "a change after a loop of the kernel": (
+        "a, n = [x], 0\nwhile n < 3 * x:\n    a[0] += y\n    n += 1\na[0] += 1\nreturn a, n"
+    ),
+    "a change of a copy that a loop goes over": "t = [x, y]\nfor a in tuple(t):\n    t[0] += a\nreturn t",
+    "a change inside of calls": "def add(t):\n    t.append(y)\n    return t\nt = add(add([x]))\nreturn t, len(t)",
+    "a list that a call gives back": (
+        "def g(v):\n    v[0] += y\n    return v\nt, n = g([x]), 0\nt = g(t)\n"
+        "while n < 3 * x:\n    t = g(t)\n    n += 1\nreturn g(t)"
+    ),
+    "a list that an iteration makes anew": (
+        "def g(v):\n    v[0] += 1\n    return v[0]\nn, s = 0, 0.0\n"
+        "while n < 3 * x:\n    t = [y]\n    s += g(t)\n    n += 1\nreturn s"
+    ),
+    "values of a dictionary in a loop over it": (
+        "d = {'a': x, 'b': y}\nfor k, v in d.items():\n    d[k] = v * 2\nreturn tuple(d.values())"
+    ),
+    "zeros like integers": "a = np.zeros_like(np.array([1, 2]))\na[0] = 3\nreturn a[0] // 2, np.ones_like([x])[0]",
+    "a list that a function makes anew": (
+        "def g():\n    t = [x]\n    t.append(y)\n    return sum(t)\nreturn g() + g(), [g() for _ in range(2)]"
+    ),
+    "items of a generator that change": (
+        "def g():\n    t = [x]\n    t[0] += y\n    yield t[0]\n    t[0] *= 2\n    yield t[0]\nreturn tuple(g())"
+    ),
     "a whole number": "return x.is_integer(), (2 * x).is_integer()",
 }
 
@@ -128,6 +152,8 @@ SHARED = {
         "an item that is a list of 1 cannot change in place",
     ),
     "an array of integers": ("a = np.array([1, 2])\n«a[0]» = x\nreturn a[0]", "this array is of kind int"),
+    "floats into an array of integers": ("a = np.array([1, 2])\n«a += x»\nreturn a[0]", "this array is of kind int"),
+    "more numbers than an array has": ("a = np.ones(1)\n«a += np.ones(2)»\nreturn a[0]", "this does not fit an array"),
     "an index that does not fit": ("a = np.zeros(2)\n«a[2]» = x\nreturn a[0]", "this does not fit an array"),
     "an item of a short list": ("t = [x]\n«t[1]» = y\nreturn t", "index 1 is outside this list of 1"),
     "a list of two lengths": (
@@ -135,6 +161,118 @@ SHARED = {
         "t is a list of 2 and a list of 1",
     ),
 }
+
+
+OUTDATED = "this shares its elements with what has changed in place since"
+
+# Changes that reach what no name of the function that changes it has.
+OUT_OF_SIGHT = {
+    "a name that a function reads": (
+        "a, b = [x], [y]\ndef g():\n    return «b»[0]\nb = a\na[0] = 2 * x\nreturn g()",
+        OUTDATED,
+    ),
+    "a name of another call": (
+        "def make():\n    a = [x]\n    return a, lambda: «a»[0]\na, g = make()\na[0] = y\nreturn g()",
+        OUTDATED,
+    ),
+    "a default that is read": ("a = [x]\ndef g(v=a):\n    return v[0]\na[0] = y\nreturn «g»()", OUTDATED),
+    "a dictionary whose method has a name": ("d = {'k': x}\ng = d.get\nd['k'] = y\nreturn «g»('k')", OUTDATED),
+    "arguments by name": (
+        "def g(v, **kw):\n    v.append(y)\n    return len(«kw»['b'])\na = [x]\nreturn g(a, b=a)",
+        OUTDATED,
+    ),
+    "a statement of two lines": (
+        "def g(v):\n    «v.append(y)»\n    return 1.0\na = [x]\nt = [a,\n     g(a)]\nreturn len(t[0])",
+        "a outside of this function and v share their elements",
+    ),
+    "a comprehension": (
+        "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nreturn [g(«a») for _ in range(2)]",
+        OUTDATED,
+    ),
+    "a function that is called twice": (
+        "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nh = lambda: g(«a»)\nreturn h() + h()",
+        OUTDATED,
+    ),
+    "an iteration": (
+        "def g(v):\n    v.append(y)\n    return len(v)\na, s = [x], 0\nfor k in range(3):\n    s += g(«a»)\nreturn s",
+        "a shares its elements with what an earlier iteration changes in place",
+    ),
+    "an iteration of the kernel": (
+        "a, n = [x, y], 0\ng = lambda: b[0]\nb = a\n«while n < 3 * x:\n    n += g()\n    a[0] += 1»\nreturn n",
+        "b shares its elements with what an earlier iteration changes in place",
+    ),
+    "the same statement again": (
+        "a = [x]\nb = a\nfor k in range(3):\n    a[0] = «b»[0] + 1\nreturn a[0]",
+        "b shares its elements with what an earlier iteration changes in place",
+    ),
+    "items without a name": ("s = 0\nfor u in [[x]] * 2:\n    «u.append(y)»\n    s += len(u)\nreturn s", OUTDATED),
+    "what an index changes": (
+        "def g(v):\n    v[0] = y\n    return 0\na = [x]\nh, k = (lambda: a), (lambda: g(a))\nreturn «h()»[k()]",
+        OUTDATED,
+    ),
+    "items of a generator": (
+        "def g():\n    a = [x]\n    yield a\n    a[0] = y\n    yield a\nreturn list(«g()»)[0][0]",
+        OUTDATED,
+    ),
+    "arguments of map": (
+        "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nreturn list(«map(g, (a, a))»)",
+        OUTDATED,
+    ),
+    "a row of a list of rows": (
+        "m = np.array([[x, y], [1.0, 2.0]])\nt = [*m]\n«m[0, 0] = 9.0»\nreturn t[0][0]",
+        "t and m share their elements, which NumPy",
+    ),
+    "real parts": (
+        "a = np.array([x + 1j, y])\nb = a.real\n«a[0] = 1j»\nreturn b[0]",
+        "b and a share their elements, which NumPy",
+    ),
+    "numpy.real": ("a = np.array([x, y])\nb = np.real(a)\n«a[0] = y»\nreturn b[0]", "b and a share their elements"),
+    "a view that a loop goes over": (
+        "a = np.array([x, y])\nfor v in a[::-1]:\n    «a[0] += v»\nreturn a[0]",
+        "a changes while a loop goes over it",
+    ),
+    "what an iterator goes over": (
+        "t = [x, y]\nfor i, v in enumerate(reversed(t)):\n    «t[1] += v»\nreturn t",
+        "t changes while a loop goes over it",
+    ),
+    "the item after the one that a loop is at": (
+        "t = [x, y, 1.0]\nfor i, a in enumerate(t, 1):\n    if i < 3:\n        «t[i] = a * 2»\nreturn t",
+        "t changes while a loop goes over it",
+    ),
+    "the place that a loop moves": (
+        "t = [x, y]\nfor i, a in enumerate(t):\n    i = 1 - i\n    «t[i] = a * 2»\nreturn t",
+        "t changes while a loop goes over it",
+    ),
+    "values of a dictionary": (
+        "d = {'a': x}\nv = d.values()\n«d['a'] = y»\nreturn sum(v)",
+        "v and d share their elements",
+    ),
+    "a dictionary that a loop goes over": (
+        "d = {'a': x, 'b': y}\nfor k, v in d.items():\n    «d['b'] = v * 2»\nreturn d['b']",
+        "d changes while a loop goes over it",
+    ),
+    "rows that change places": (
+        "m = np.array([[x, y], [1.0, 2.0]])\nm[0], «m[1]» = m[1], m[0]\nreturn m[1, 1]",
+        OUTDATED,
+    ),
+    "what a generator counts": (
+        "a = [x]\nfor n in (len(a) for _ in range(3)):\n    «a.append(y)»\nreturn len(a)",
+        "a changes while a loop goes over it",
+    ),
+    "a number that a generator reads": (
+        "s = x\nfor n in «(s + k for k in range(3))»:\n    s += n\nreturn s",
+        "s changes while a loop goes over items that are made of it",
+    ),
+    "a number that map reads": (
+        "s = x\nfor n in «map(lambda k: s + k, (1, 2))»:\n    s += n\nreturn s",
+        "s changes while a loop goes over items that are made of it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message"), rows(OUT_OF_SIGHT))
+def test_changes_out_of_sight_are_refused(body: str, message: str) -> None:
+    verify(Cell(program(body), CAPTURED), message, ...)
 
 
 @pytest.mark.parametrize(("body", "message", "hint"), rows({name: (*row, ...) for name, row in SHARED.items()}))

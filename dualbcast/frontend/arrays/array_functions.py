@@ -27,6 +27,7 @@ from dualbcast.frontend.arrays.vectors import (
     moved,
     of_one_kind,
     of_python,
+    real_or_imag,
     reshape,
     transpose,
     view_of,
@@ -98,12 +99,13 @@ def _full(env: Environment, node: ast.Call, shape: Value, value: Value, /) -> Va
 
 
 def _like(number_of: float, env: Environment, node: ast.Call, array: Value, /) -> Value:
-    atoms = atoms_of(env, array, node)
-    like: float | complex = complex(number_of) if any(map(is_complex, atoms.flat)) else number_of
-    return array_of(filled(atoms.shape, [of_python(like)] * atoms.size))
+    atoms = of_one_kind(env, atoms_of(env, array, node), node)
+    kinds = {complex if is_complex(each) else {"bool": bool, "int": int}.get(each.kind, float) for each in atoms.flat}
+    return array_of(filled(atoms.shape, [of_python(kind(number_of)) for kind in kinds] * atoms.size))
 
 
 OF_ARRAYS[np.zeros_like], OF_ARRAYS[np.ones_like] = partial(_like, 0.0), partial(_like, 1.0)
+OF_ARRAYS[np.real], OF_ARRAYS[np.imag] = partial(real_or_imag, "real"), partial(real_or_imag, "imag")
 
 
 def _moves(function: Callable[..., Any], env: Environment, node: ast.Call, /, *args: Value, **named: Value) -> Value:
@@ -132,22 +134,20 @@ for _name in ("stack", "concatenate", "hstack", "vstack", "column_stack"):
 
 @_builtin(np.diag)
 def _diag(env: Environment, node: ast.Call, array: Value, /) -> Value:
-    return _with_zeros(moved(env, np.diag, [array], node), env, node)
+    return view_of(_with_zeros(moved(env, np.diag, [array], node), env, node), [array])
 
 
 def _triangle(function: Callable[..., Any], env: Environment, node: ast.Call, array: Value, k: Value, /) -> Value:
     atoms, at = atoms_of(env, array, node), _known(env, node, k, "k")
     kept = function(np.ones(atoms.shape, bool), at)
     none = Const(0.0, "float")
-    return array_of(
-        filled(atoms.shape, [each if there else none for each, there in zip(atoms.flat, kept.flat, strict=True)])
-    )
+    items = [each if there else none for each, there in zip(atoms.flat, kept.flat, strict=True)]
+    return array_of(filled(atoms.shape, items))
 
 
 def _with_zeros(value: Value, env: Environment, node: ast.Call) -> Value:
     """An array with floats in the place of the integers that NumPy puts beside the diagonal."""
-    atoms = atoms_of(env, value, node)
-    return array_of(of_one_kind(env, atoms, node))
+    return array_of(of_one_kind(env, atoms_of(env, value, node), node))
 
 
 @_builtin(np.triu)

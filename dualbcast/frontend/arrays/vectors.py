@@ -243,13 +243,23 @@ def attribute(env: Environment, array: Record, node: ast.Attribute) -> Value:
         case "size":
             return number(int(np.prod(shape)))
         case "real" | "imag":
-            at = Complex.fields.index(node.attr)
-            items = [cast(Record, as_complex(item)) for item in atoms_of(env, array, node).flat]
-            return array_of(filled(shape, [item[at] for item in items]))
+            return real_or_imag(node.attr, env, node, array)
     if node.attr in _METHODS:
         return Partial(Static(_METHODS[node.attr]), Arguments((array,)))
     known = ", ".join(["T", "shape", "ndim", "size", "real", "imag", *_METHODS])
     env.fail(node, f"{describe(array)} has no {node.attr} in a kernel", f"one of {known}; or a function of NumPy's")
+
+
+def real_or_imag(name: str, env: Environment, node: ast.AST, array: Value, /) -> Value:
+    """The real or the imaginary parts of an array."""
+    atoms, at = atoms_of(env, array, node), Complex.fields.index(name)
+    parts = [cast(Record, as_complex(item))[at] for item in atoms.flat]
+    return view_of(array_of(filled(atoms.shape, parts)), [array])
+
+
+def rows_of(array: Record) -> tuple[Value, ...]:
+    """The items of an array, of which those that are arrays share its elements."""
+    return tuple([view_of(row.like(row), [array]) if is_array(row) else row for row in array])
 
 
 def item_of(env: Environment, array: Record, index: Value, node: ast.Subscript) -> Value:

@@ -14,6 +14,7 @@ from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.dictionaries import dictionary, is_dictionary, items_at, text_key
 from dualbcast.frontend.objects.sharing import refuse_shared
+from dualbcast.frontend.outdated import note_change
 from dualbcast.frontend.values import Arguments, Record, Static, Value, describe, is_complex, without_name
 from dualbcast.ir.nodes import Atom, Const
 
@@ -44,6 +45,7 @@ def change_by_method(env: Environment, stmt: ast.Expr) -> bool:
 def change_item(env: Environment, stmt: ast.stmt, target: ast.Subscript, value: Value) -> bool:
     """Carry out `items[0] = value`; False if that is no list, dictionary or array under a name of this function."""
     base = target.value
+    env.refuse_outdated(value, target)
     before = env.frame.bindings.get(base.id) if isinstance(base, ast.Name) else None
     if not isinstance(base, ast.Name) or not isinstance(before, Record):
         return False
@@ -63,6 +65,8 @@ def change_item(env: Environment, stmt: ast.stmt, target: ast.Subscript, value: 
 
 def _rebind(env: Environment, stmt: ast.stmt, name: str, before: Record, after: Record, instead: str) -> None:
     refuse_shared(env, stmt, name, before, instead)
+    env.refuse_outdated(before, stmt)
+    note_change(env.frame.bindings, before)
     env.frame.bindings[name] = after
     note(env, "assign", name, after, stmt)
 
@@ -117,9 +121,13 @@ def _known_index(env: Environment, target: ast.Subscript, length: int) -> int:
 
 def _changed_array(env: Environment, target: ast.Subscript, before: Record, value: Value) -> Record:
     """An array with a number or an array at a place, converted to the kind of its elements."""
-    atoms = atoms_of(env, before, target).copy()
     place: Any = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
-    index = index_of_known(env, place)
+    return with_items(env, target, before, index_of_known(env, place), value)
+
+
+def with_items(env: Environment, target: ast.AST, before: Record, index: Any, value: Value) -> Record:
+    """An array with other numbers at an index that is known."""
+    atoms = atoms_of(env, before, target).copy()
     given = atoms_of(env, value, target).copy()
     kinds = {each.kind if isinstance(each, Atom) else "complex" for each in atoms.flat}
     for at, each in enumerate(given.flat):
