@@ -141,22 +141,27 @@ def cauchy_pdf(z: float) -> float:
     return 2.0**-60 / math.pi / (2.0**-60 + scaled * scaled)
 
 
+def is_far(z: float) -> bool:
+    """Whether 1 + z * z is z * z, which may overflow."""
+    return abs(z) > 2.0**30
+
+
 def cauchy_score(z: float) -> float:
     """The slope of the logarithm of the density."""
-    return -2.0 / (z + 1.0 / z)
+    return -2.0 * ((1.0 if is_far(z) else z) * (1.0 / (z if is_far(z) else 1.0 + z * z)))
 
 
 def cauchy_log_curvature(z: float) -> float:
     """The second derivative of the logarithm of the density."""
-    reciprocal = math.pi * cauchy_pdf(z)
-    return -2.0 * ((1.0 - z) * reciprocal) * ((1.0 + z) * reciprocal)
+    unit, root = (0.0, 1.0) if is_far(z) else (1.0, z)
+    inverse = 1.0 / (z if is_far(z) else 1.0 + z * z)
+    return -2.0 * ((unit - root) * inverse) * ((unit + root) * inverse)
 
 
 def cauchy_logpdf(z: float) -> float:
     """The logarithm of the density of the Cauchy distribution."""
-    # From here on 1 + z * z is z * z, which may overflow.
-    far = abs(z) > 2.0**30
-    return -math.log(math.pi) - (2.0 if far else 1.0) * math.log(abs(z) if far else 1.0 + z * z)
+    far = is_far(z)
+    return -math.log(math.pi) - (2.0 if far else 1.0) * math.log(abs(z if far else 1.0 + z * z))
 
 
 def cauchy_cdf(z: float) -> float:
