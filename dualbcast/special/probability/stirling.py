@@ -97,6 +97,16 @@ def log_power(a: float, x: float, surplus: float) -> float:
 
 def digamma_gap(a: float, b: float) -> float:
     """digamma(a + b) - digamma(a) for a and a + b > 0, to all digits."""
+    return digamma_gap_less(a, b, 0.0)
+
+
+def digamma_gap_rest(a: float, b: float) -> float:
+    """digamma(a + b) - digamma(a) - log(1 + b / a) for a and a + b > 0; for large parameters all digits are left."""
+    return digamma_gap_less(a, b, math.log1p(b / a))
+
+
+def digamma_gap_less(a: float, b: float, logarithm: float) -> float:
+    """digamma(a + b) - digamma(a), less the logarithm."""
     total, n = 0.0, a + b
     while a < 10 or n < 10:
         total = total + b / (a * n)
@@ -108,7 +118,7 @@ def digamma_gap(a: float, b: float) -> float:
     for coefficient in _DIGAMMA:
         divided = divided * (v * v) + value
         value = value * (u * u) + coefficient
-    return total + math.log1p(b * u) + b * u * v * (0.5 + (u + v) * divided)
+    return total + (math.log1p(b / a) - logarithm) + b * u * v * (0.5 + (u + v) * divided)
 
 
 def trigamma_gap(a: float, b: float) -> float:
