@@ -264,9 +264,13 @@ partials(lambda z, y: (closed_form_distributions.cauchy_score(z),))(closed_form_
 partials(lambda z, y: (closed_form_distributions.cauchy_log_curvature(z),))(closed_form_distributions.cauchy_score)
 partials(lambda q, y: (math.pi + math.pi * y * y,))(closed_form_distributions.cauchy_ppf)
 partials(lambda q, y: (-math.pi - math.pi * y * y,))(closed_form_distributions.cauchy_isf)
-partials(lambda z, y: (y * (1.0 - 2.0 * closed_form_distributions.logistic_cdf(z)),))(
-    closed_form_distributions.logistic_pdf
-)
+partials(lambda z, y: (-y * closed_form_distributions.logistic_bend(z),))(closed_form_distributions.logistic_pdf)
+partials(lambda z, y: (-closed_form_distributions.logistic_bend(z),))(closed_form_distributions.logistic_logpdf)
+partials(lambda z, y: (2.0 * logistic_density(z),))(closed_form_distributions.logistic_bend)
+partials(lambda z, y: (closed_form_distributions.gumbel_bend(z),))(closed_form_distributions.gumbel_r_logpdf)
+partials(lambda z, y: (y * closed_form_distributions.gumbel_bend(z),))(closed_form_distributions.gumbel_density)
+partials(lambda z, y: (-math.exp(-z),))(closed_form_distributions.gumbel_bend)
+partials(lambda z, s, y: distributions.lognormal_slopes(z, s, y))(distributions.lognormal_density)
 partials(lambda q, y: (closed_form_distributions.gumbel_quantile_slope(q),))(closed_form_distributions.gumbel_r_ppf)
 partials(lambda q, y: (y * y * (1.0 + math.log(q)),))(closed_form_distributions.gumbel_quantile_slope)
 partials(lambda q, y: (1.0 / (1.0 - q) / (1.0 if q == 1 else y),))(closed_form_distributions.rayleigh_ppf)

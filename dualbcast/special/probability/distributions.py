@@ -85,7 +85,18 @@ def normal_number(z: float, s: float) -> float:
 
 def lognorm_pdf(z: float, s: float) -> float:
     """The density of a number whose logarithm is normal with standard deviation s."""
-    return density(normal_number(z, s)) / (positive(s) * z) if z > 0 else outside(z, s, 0.0)
+    return lognormal_density(z, positive(s)) if z > 0 else outside(z, s, 0.0)
+
+
+def lognormal_density(z: float, s: float) -> float:
+    """The density of a lognormal number for z > 0."""
+    return density(normal_number(z, s)) / (s * z)
+
+
+def lognormal_slopes(z: float, s: float, y: float) -> tuple[float, float]:
+    """The slopes of the density y."""
+    u = normal_number(z, s)
+    return (0.0, 0.0) if y == 0 else (-y * ((1.0 + u / s) / z), y * ((u - 1.0) * (u + 1.0) / s))
 
 
 def lognormal_quantile_slopes(z: float, end: float, s: float, y: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from dualbcast.special.probability.incomplete_beta import betainc, betainc_slope
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
-from dualbcast.special.probability.log_terms import t_log_density
+from dualbcast.special.probability.log_terms import t_log_density, t_score_in_df
 
 # SciPy has all of these, and all but factorial and multigammaln as ufuncs.
 UNDER_SCIPYS_NAMES = [
@@ -198,11 +198,19 @@ def stdtr(df: float, t: float) -> float:
     square = t * t
     if df == math.inf:
         return 0.5 * math.erfc(-t * math.sqrt(0.5))
-    if square < df:
+    if square * 2.0**53 == math.inf and df < math.inf:
+        # By the first term of its series.
+        tail = far_tail(df, t)
+    elif square < df:
         tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
     else:
         tail = 0.5 * betainc(0.5 * df, 0.5, 0.0 if square == math.inf else df / (df + square))
     return 1.0 - tail if t > 0 else tail
+
+
+def far_tail(df: float, t: float) -> float:
+    """The probability beyond t, where the square of t may overflow."""
+    return math.exp(t_log_density(df, t) + math.log(abs(t)) - math.log(df)) if abs(t) < math.inf else 0.0
 
 
 def stdtr_slope_in_df(df: float, t: float) -> float:
@@ -210,6 +218,9 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     if df == math.inf:
         return 0.0
     square = t * t
+    if square * 2.0**53 == math.inf:
+        far = far_tail(df, t)
+        return 0.0 if far == 0 else math.copysign(far, -t) * (t_score_in_df(df, t) - 1.0 / df)
     middle = square < df
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
     in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))

@@ -20,6 +20,11 @@ _BERNOULLI = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
 _ATANH = tuple(1 / (2 * k + 3) for k in range(15, -1, -1))
 
 
+def underflows(term: float) -> bool:
+    """Whether a number is so near the smallest ones that a quotient of it would have few digits."""
+    return term * 2.0**-53 == 0
+
+
 def factorial(a: float) -> float:
     """gamma(a + 1) for a >= 0, without the rounding of the sum where it would cost many units."""
     value = math.gamma(a if a >= 1 else a + 1.0)
