@@ -1,4 +1,4 @@
-"""Values and slopes of distributions that were 0, or NaN, where they are ordinary numbers, against mpmath and limits."""
+"""Values and slopes of distributions that were 0, or NaN, where they are ordinary, against mpmath and limits."""
 
 from __future__ import annotations
 
