@@ -198,13 +198,13 @@ def stdtr(df: float, t: float) -> float:
     square = t * t
     if df == math.inf:
         return 0.5 * math.erfc(-t * math.sqrt(0.5))
-    if square * 2.0**53 == math.inf and df < math.inf:
-        # By the first term of its series.
-        tail = far_tail(df, t)
-    elif square < df:
+    if square < df:
         tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
     else:
         tail = 0.5 * betainc(0.5 * df, 0.5, 0.0 if square == math.inf else df / (df + square))
+    if square * 2.0**53 == math.inf:
+        # By the first term of its series.
+        tail = far_tail(df, t)
     return 1.0 - tail if t > 0 else tail
 
 
