@@ -205,7 +205,7 @@ def tanh_real(x: float, y: float) -> float:
         return math.copysign(1.0, x)
     t, sine, cosine = math.tanh(x), math.sin(y), math.cos(y)
     # With tan(y) multiplied out, which is infinite at odd multiples of pi / 2.
-    return t / (cosine * cosine + (t * sine) * (t * sine))
+    return t * (1.0 / (cosine * cosine + (t * sine) * (t * sine)))
 
 
 def tanh_imag(x: float, y: float) -> float:
@@ -219,8 +219,9 @@ def tanh_imag(x: float, y: float) -> float:
 
 def tanh_slope(x: float, y: float) -> Any:
     """The derivative of tanh at x + i y, of the same factors: 1 / (cosh(x) * (cos(y) + i tanh(x) * sin(y)))**2."""
-    inverse = 1.0 / math.cosh(x)
-    return quotient(complex(inverse * inverse, 0.0), square(complex(math.cos(y), math.tanh(x) * math.sin(y))))
+    cosine, other = math.cos(y), math.tanh(x) * math.sin(y)
+    scale = 1.0 / math.cosh(x) * (1.0 / (cosine * cosine + other * other))
+    return square(complex(scale * cosine, -scale * other))
 
 
 def tanh_curvature(x: float, y: float) -> Any:
@@ -288,7 +289,7 @@ def atanh(z: Any) -> Any:
 def atanh_real(x: float, y: float) -> float:
     """The real part of atanh(x + i y)."""
     size, side = abs(x), math.copysign(1.0, x)
-    return side * (0.25 * math.log1p(4.0 * size / ((1.0 - size) * (1.0 - size) + y * y)))
+    return side * (0.25 * math.log1p(4.0 * size * (1.0 / ((1.0 - size) * (1.0 - size) + y * y))))
 
 
 def atanh_imag(x: float, y: float) -> float:
@@ -299,7 +300,11 @@ def atanh_imag(x: float, y: float) -> float:
 
 def atanh_slope(x: float, y: float) -> Any:
     """The derivative of atanh at x + i y, 1 / (1 - z * z)."""
-    return reciprocal(complex((1.0 - x) * (1.0 + x) + y * y, -2.0 * x * y))
+    size = abs(x)
+    below, above = 1.0 - size, 1.0 + size
+    near, far = 1.0 / (below * below + y * y), 1.0 / (above * above + y * y)
+    # In an order in which far out nothing overflows.
+    return complex((below * near * above + y * near * y) * far, 2.0 * (x * near * (y * far)))
 
 
 def atanh_curvature(x: float, y: float) -> Any:

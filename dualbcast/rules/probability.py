@@ -21,6 +21,7 @@ from dualbcast.special.probability import (
     incomplete_gamma_slopes,
     located_distributions,
     log_normal,
+    log_terms,
     probabilities,
     stirling,
 )
@@ -164,6 +165,64 @@ partials(
 )(beta_slope)
 # The text of the slope in b would cancel where a is small.
 partials(lambda a, b, y: (stirling.trigamma_gap(a, b), special.polygamma(1, a + b)))(stirling.digamma_gap)
+partials(
+    lambda a, b, y: (
+        stirling.trigamma_gap(a, b) + b / a / (a + b),
+        special.polygamma(1, a + b) - 1.0 / (a + b),
+    )
+)(stirling.digamma_gap_rest)
+# Logarithms of densities, whose texts have longer slopes, and ones that cancel.
+partials(lambda u, logarithm, y: (-u / (1.0 + u), 0))(log_terms.log_rest)
+partials(lambda a, x, y: (log_terms.gamma_log_slope_in_a(a, x), log_terms.gamma_log_slope(a, x)))(
+    log_terms.gamma_log_term
+)
+partials(lambda a, x, y: (1.0 / x, (1.0 - a) * (1.0 / x) * (1.0 / x)))(log_terms.gamma_log_slope)
+partials(lambda a, x, y: (math.log(x) - special.digamma(a + 1.0), log_terms.log_poisson_slope(a, x)))(
+    log_terms.log_poisson_term
+)
+partials(lambda a, x, y: (1.0 / x, 0.0 if a == 0 else -a * (1.0 / x) * (1.0 / x)))(log_terms.log_poisson_slope)
+partials(
+    lambda a, b, x, y: (
+        math.log(x) + stirling.digamma_gap(a + 1.0, b),
+        math.log1p(-x) + stirling.digamma_gap(b + 1.0, a),
+        log_terms.slope_of_power(a, x) - log_terms.slope_of_power(b, 1.0 - x),
+    )
+)(log_terms.log_binomial_term)
+partials(
+    lambda a, b, x, y: (
+        stirling.digamma_gap(a + 1.0, b),
+        math.log1p(-x) + stirling.digamma_gap(b + 1.0, a),
+        -log_terms.slope_of_power(b, 1.0 - x),
+    )
+)(log_terms.log_without_power)
+partials(
+    lambda a, b, x, y: (
+        log_terms.beta_logarithms(a, b, x)[0] + stirling.digamma_gap_rest(a, b),
+        log_terms.beta_logarithms(a, b, x)[1] + stirling.digamma_gap_rest(b, a),
+        log_terms.beta_log_slope(a, b, x),
+    )
+)(log_terms.beta_log_term)
+partials(
+    lambda m, n, z, y: (
+        log_terms.f_score_in_dfn(m, n, z),
+        log_terms.f_score_in_dfd(m, n, z),
+        log_terms.f_score(m, n, z),
+    )
+)(log_terms.f_log_term)
+partials(lambda df, t, y: (log_terms.t_score_in_df(df, t), log_terms.t_score(df, t)))(log_terms.t_log_density)
+partials(lambda df, t, y: log_terms.t_score_slopes(df, t))(log_terms.t_score)
+partials(lambda df, t, y: (log_terms.t_curvature_in_df(df, t), log_terms.t_score_slopes(df, t)[0]))(
+    log_terms.t_score_in_df
+)
+partials(lambda m, n, z, y: log_terms.f_score_slopes(m, n, z, y))(log_terms.f_score)
+partials(
+    lambda m, n, z, y: (
+        y * log_terms.f_score_in_dfn(m, n, z),
+        y * log_terms.f_score_in_dfd(m, n, z),
+        log_terms.f_density_slope(m, n, z, y),
+    )
+)(log_terms.f_density)
+partials(lambda m, n, z, y, slope: (*log_terms.f_density_curvatures(m, n, z, y, slope), 0))(log_terms.f_density_slope)
 # In these the density y is given, and their slopes are those of changes that it takes part in.
 partials(
     lambda a, x, y, slope: (
@@ -205,9 +264,13 @@ partials(lambda z, y: (closed_form_distributions.cauchy_score(z),))(closed_form_
 partials(lambda z, y: (closed_form_distributions.cauchy_log_curvature(z),))(closed_form_distributions.cauchy_score)
 partials(lambda q, y: (math.pi + math.pi * y * y,))(closed_form_distributions.cauchy_ppf)
 partials(lambda q, y: (-math.pi - math.pi * y * y,))(closed_form_distributions.cauchy_isf)
-partials(lambda z, y: (y * (1.0 - 2.0 * closed_form_distributions.logistic_cdf(z)),))(
-    closed_form_distributions.logistic_pdf
-)
+partials(lambda z, y: (-y * closed_form_distributions.logistic_bend(z),))(closed_form_distributions.logistic_pdf)
+partials(lambda z, y: (-closed_form_distributions.logistic_bend(z),))(closed_form_distributions.logistic_logpdf)
+partials(lambda z, y: (2.0 * logistic_density(z),))(closed_form_distributions.logistic_bend)
+partials(lambda z, y: (closed_form_distributions.gumbel_bend(z),))(closed_form_distributions.gumbel_r_logpdf)
+partials(lambda z, y: (y * closed_form_distributions.gumbel_bend(z),))(closed_form_distributions.gumbel_density)
+partials(lambda z, y: (-math.exp(-z),))(closed_form_distributions.gumbel_bend)
+partials(lambda z, s, y: distributions.lognormal_slopes(z, s, y))(distributions.lognormal_density)
 partials(lambda q, y: (closed_form_distributions.gumbel_quantile_slope(q),))(closed_form_distributions.gumbel_r_ppf)
 partials(lambda q, y: (y * y * (1.0 + math.log(q)),))(closed_form_distributions.gumbel_quantile_slope)
 partials(lambda q, y: (1.0 / (1.0 - q) / (1.0 if q == 1 else y),))(closed_form_distributions.rayleigh_ppf)

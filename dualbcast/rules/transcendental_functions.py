@@ -203,14 +203,7 @@ _customs(
         power_transforms.power_of_next,
         lambda x, p, y: (p * power_transforms.power_of_next(x, p - 1.0), y * math.log1p(x) if y != 0 else 0.0),
     ),
-    (
-        carlson.elliprg,
-        lambda x, y, z, v: (
-            carlson.elliprg_slope(carlson.elliprf(x, y, z), y, z, x),
-            carlson.elliprg_slope(carlson.elliprf(x, y, z), x, z, y),
-            carlson.elliprg_slope(carlson.elliprf(x, y, z), x, y, z),
-        ),
-    ),
+    (carlson.elliprg, lambda x, y, z, v: carlson.elliprg_slopes(x, y, z)),
     (
         power_transforms.boxcox1p_slope,
         lambda x, p, y: (math.pow(1.0 + x, p - 1.0) * math.log1p(x), power_transforms.cubed_moment(math.log1p(x), p)),

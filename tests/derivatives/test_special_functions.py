@@ -332,3 +332,23 @@ def test_slopes_where_an_argument_is_small_beside_the_others(dtype: Any) -> None
                 exact = mp.diff(wanted[place[0]], tuple(map(mp.mpf, at)), orders, h=mp.mpf(10) ** -25)
             got = (jacobian if len(place) == 2 else hessian)[place][row]
             assert abs(got - exact) <= 64 * np.finfo(dtype).eps * abs(exact), (at, place, got)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_elliprg_of_arguments_of_any_sizes(dtype: Any) -> None:
+    """Slopes by R_D, of which each is multiplied by its last argument (DLMF 19.21.11), and two limits at 0."""
+    of = differentiable_broadcast.from_source(
+        "import scipy.special\ndef f(x, y, z):\n    return scipy.special.elliprg(x, y, z)\n"
+    )
+    rows = [(0.0, 1.0, 2.0), (3.0, 1e-9, 0.0), (1e-9, 2e9, 3.0), (5.0, 5.0, 5.0), (7.0, 1e-12, 1e-12), (1e15, 1.0, 2.0)]
+    x = np.array(rows, dtype).T
+    value, jacobian = of.value_and_jacobian(*x)
+    for row, at in enumerate(x.T.tolist()):
+        with mp.workdps(40):
+            p = [mp.mpf(a) for a in at]
+            parts = [a * mp.elliprj(p[i - 2], p[i - 1], a, a) if a else 0 for i, a in enumerate(p)]
+            slopes = [(parts[i - 2] + parts[i - 1]) / 12 for i in range(3)]
+            wanted = [mp.elliprg(*p), *slopes]
+        got = [value[row], *(jacobian[name][row] for name in "xyz")]
+        for one, exact in zip(got, wanted, strict=True):
+            assert abs(one - exact) <= 8 * np.finfo(dtype).eps * exact, (at, got, wanted)

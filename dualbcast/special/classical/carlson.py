@@ -2,14 +2,14 @@
 
 The duplication theorem of B. C. Carlson, "Numerical computation of real or complex elliptic integrals", *Numerical
 Algorithms* 10 (1995) 13-26, and 19.36 of the Digital Library of Mathematical Functions. They have no rules: the
-derivatives are those of the loops.
+derivatives are those of the loops; only `elliprg` has slopes of its own.
 """
 
 from __future__ import annotations
 
 import math
 
-from dualbcast.arithmetic import maximum
+from dualbcast.arithmetic import maximum, minimum
 
 
 def elliprf(x: float, y: float, z: float) -> float:
@@ -117,18 +117,43 @@ def elliprg(x: float, y: float, z: float) -> float:
     >>> elliprg(4.0, 4.0, 4.0), round(elliprg(0.0, 16.0, 16.0), 12)
     (2.0, 3.14159265359)
     """
-    low, high = (x, y) if x < y else (y, x)
-    # With the middle one of the three last, all terms are positive.
-    middle = high if z > high else low if z < low else z
-    least, most = (z, high) if z < low else (low, z) if z > high else (low, high)
-    product = (middle - least) * (most - middle)
-    parts = middle * elliprf(least, most, middle) + product * elliprd(least, most, middle) / 3.0
-    return 0.5 * (parts + math.sqrt(least) * math.sqrt(most / middle))
+    of_x, of_y, of_z = elliprg_parts(x, y, z)
+    return (y * of_x + z * of_x + z * of_y + x * of_y + x * of_z + y * of_z) / 6.0
 
 
-def elliprg_slope(first: float, x: float, y: float, z: float) -> float:
-    """The slope of `elliprg` in z, where R_F is `first`; that of its text would cancel where z is small."""
-    return 0.25 * first - (0.0 if z == 0 else z * elliprd(x, y, z) / 12.0)
+def elliprg_slopes(x: float, y: float, z: float) -> tuple[float, float, float]:
+    """The slopes of `elliprg`; those of its text would cancel where an argument is small."""
+    of_x, of_y, of_z = elliprg_parts(x, y, z)
+    return (of_y + of_z) / 12.0, (of_z + of_x) / 12.0, (of_x + of_y) / 12.0
+
+
+def elliprg_parts(x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Each argument times the R_D of which it is the last one (19.21.8 to 19.21.11), by one loop for the three."""
+    root_x, root_y, root_z = math.sqrt(x), math.sqrt(y), math.sqrt(z)
+    sum_of_products = root_x * (root_y + root_z) + root_y * root_z
+    a, b, c = x + sum_of_products, y + sum_of_products, z + sum_of_products
+    head_x, head_y, head_z = root_x / a, root_y / b, root_z / c
+    a, b, c, scale = 0.25 * a, 0.25 * b, 0.25 * c, 0.25
+    of_a, of_b, of_c = 0.0, 0.0, 0.0
+    while maximum(a, maximum(b, c)) - minimum(a, minimum(b, c)) > 1e-3 * (a + b + c):
+        root_a, root_b, root_c = math.sqrt(a), math.sqrt(b), math.sqrt(c)
+        sum_of_products = root_a * (root_b + root_c) + root_b * root_c
+        a, b, c = a + sum_of_products, b + sum_of_products, c + sum_of_products
+        of_a, of_b, of_c = of_a + scale / (root_a * a), of_b + scale / (root_b * b), of_c + scale / (root_c * c)
+        a, b, c, scale = 0.25 * a, 0.25 * b, 0.25 * c, 0.25 * scale
+    return (
+        3.0 * head_x + x * (3.0 * of_a + scale * near_elliprd(b, c, a)),
+        3.0 * head_y + y * (3.0 * of_b + scale * near_elliprd(c, a, b)),
+        3.0 * head_z + z * (3.0 * of_c + scale * near_elliprd(a, b, c)),
+    )
+
+
+def near_elliprd(x: float, y: float, z: float) -> float:
+    """R_D of numbers near each other."""
+    mean = 0.2 * (x + y + 3.0 * z)
+    u, v = (mean - x) / mean, (mean - y) / mean
+    w = (-u - v) / 3.0
+    return fifth_degree(u, v, w, w, w) / (mean * math.sqrt(mean))
 
 
 def products(x: float, y: float, z: float) -> float:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.exponentials import log_sigmoid, logit, xlogy
+from dualbcast.special.polynomials import polynomial
 from dualbcast.special.probability.distributions import outside, positive, probability
 from dualbcast.special.probability.ends import weibull_density_at_zero
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.trigonometric import cospi, sinpi
 
+# The coefficients of tanh(z / 2) / z in powers of z**2, and of expm1(z) / z, from the highest power down.
+_HALF_TANH = (31 / 725760, -17 / 40320, 1 / 240, -1 / 24, 1 / 2)
+_EXPM1 = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0)
 # The exponential of less than minus this is 0, and so are its slopes, though a factor of theirs may be infinite.
 _END = 800.0
 
@@ -87,12 +91,14 @@ def pareto_ppf(q: float, b: float) -> float:
 
 def rayleigh_pdf(z: float) -> float:
     """The density of the Rayleigh distribution."""
+    z = min(z, 1e4)
     return z * math.exp(-0.5 * z * z) if z >= 0 else outside(z, 1.0, 0.0)
 
 
 def rayleigh_logpdf(z: float) -> float:
     """The logarithm of the density of the Rayleigh distribution."""
-    return math.log(z) - 0.5 * z * z if z >= 0 else outside(z, 1.0, -math.inf)
+    # At infinity the square prevails.
+    return math.log(min(z, 1e30)) - 0.5 * z * z if z >= 0 else outside(z, 1.0, -math.inf)
 
 
 def rayleigh_cdf(z: float) -> float:
@@ -141,22 +147,27 @@ def cauchy_pdf(z: float) -> float:
     return 2.0**-60 / math.pi / (2.0**-60 + scaled * scaled)
 
 
+def is_far(z: float) -> bool:
+    """Whether 1 + z * z is z * z, which may overflow."""
+    return abs(z) > 2.0**30
+
+
 def cauchy_score(z: float) -> float:
     """The slope of the logarithm of the density."""
-    return -2.0 / (z + 1.0 / z)
+    return -2.0 * ((1.0 if is_far(z) else z) * (1.0 / (z if is_far(z) else 1.0 + z * z)))
 
 
 def cauchy_log_curvature(z: float) -> float:
     """The second derivative of the logarithm of the density."""
-    reciprocal = math.pi * cauchy_pdf(z)
-    return -2.0 * ((1.0 - z) * reciprocal) * ((1.0 + z) * reciprocal)
+    unit, root = (0.0, 1.0) if is_far(z) else (1.0, z)
+    inverse = 1.0 / (z if is_far(z) else 1.0 + z * z)
+    return -2.0 * ((unit - root) * inverse) * ((unit + root) * inverse)
 
 
 def cauchy_logpdf(z: float) -> float:
     """The logarithm of the density of the Cauchy distribution."""
-    # From here on 1 + z * z is z * z, which may overflow.
-    far = abs(z) > 2.0**30
-    return -math.log(math.pi) - (2.0 if far else 1.0) * math.log(abs(z) if far else 1.0 + z * z)
+    far = is_far(z)
+    return -math.log(math.pi) - (2.0 if far else 1.0) * math.log(abs(z if far else 1.0 + z * z))
 
 
 def cauchy_cdf(z: float) -> float:
@@ -217,6 +228,13 @@ def logistic_pdf(z: float) -> float:
     return decay * inverse * inverse
 
 
+def logistic_bend(z: float) -> float:
+    """tanh(z / 2), of the exponential that the logistic density has; the difference near 0 is its series."""
+    decay = math.exp(-abs(z))
+    far = math.copysign((1.0 - decay) * (1.0 / (1.0 + decay)), z)
+    return z * polynomial(z * z, _HALF_TANH) if abs(z) < 2.0**-4 else far
+
+
 def logistic_logpdf(z: float) -> float:
     """The logarithm of the density of the logistic distribution."""
     return log_sigmoid(z) + log_sigmoid(-z)
@@ -259,13 +277,23 @@ _GUMBEL_START = -7.0
 
 def gumbel_r_pdf(z: float) -> float:
     """The density of the Gumbel distribution of maxima."""
-    z = max(z, _GUMBEL_START)
+    return gumbel_density(max(z, _GUMBEL_START))
+
+
+def gumbel_density(z: float) -> float:
+    """The density where it is not 0."""
     return math.exp(-z - math.exp(-z))
 
 
 def gumbel_r_logpdf(z: float) -> float:
     """The logarithm of the density of the Gumbel distribution of maxima."""
-    return -z - math.exp(-z)
+    # At -inf the exponential prevails.
+    return -max(z, -1e4) - math.exp(-z)
+
+
+def gumbel_bend(z: float) -> float:
+    """expm1(-z), of the exponential that the density has; the difference near 0 is its series."""
+    return -z * polynomial(-z, _EXPM1) if abs(z) < 2.0**-7 else math.exp(-z) - 1.0
 
 
 def gumbel_r_cdf(z: float) -> float:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 
-from dualbcast.special.exponentials import xlogy
 from dualbcast.special.normal import DENSITY_AT_ZERO, SQRT2, SQRT_HALF, density, erfinv, ndtr, ndtri
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
 from dualbcast.special.probability.incomplete_gamma_slopes import gamma_density
 from dualbcast.special.probability.log_normal import log_ndtr
-
-HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
+from dualbcast.special.probability.log_terms import HALF_LOG_2PI, gamma_log_term
 
 # --- ranges --------------------------------------------------------------------------------------------------------
 
@@ -88,7 +85,18 @@ def normal_number(z: float, s: float) -> float:
 
 def lognorm_pdf(z: float, s: float) -> float:
     """The density of a number whose logarithm is normal with standard deviation s."""
-    return density(normal_number(z, s)) / (positive(s) * z) if z > 0 else outside(z, s, 0.0)
+    return lognormal_density(z, positive(s)) if z > 0 else outside(z, s, 0.0)
+
+
+def lognormal_density(z: float, s: float) -> float:
+    """The density of a lognormal number for z > 0."""
+    return density(normal_number(z, s)) / (s * z)
+
+
+def lognormal_slopes(z: float, s: float, y: float) -> tuple[float, float]:
+    """The slopes of the density y."""
+    u = normal_number(z, s)
+    return (0.0, 0.0) if y == 0 else (-y * ((1.0 + u / s) / z), y * ((u - 1.0) * (u + 1.0) / s))
 
 
 def lognormal_quantile_slopes(z: float, end: float, s: float, y: float) -> tuple[float, float]:
@@ -204,7 +212,8 @@ def gamma_pdf(z: float, a: float) -> float:
 
 def gamma_logpdf(z: float, a: float) -> float:
     """The logarithm of the density of the gamma distribution of shape a."""
-    return xlogy(a - 1.0, z) - z - math.lgamma(positive(a)) if z >= 0 else outside(z, a, -math.inf)
+    # At infinity the slope is -1.
+    return gamma_log_term(positive(a), z) if 0 <= z < math.inf else outside(z, a, -z if z > 0 else -math.inf)
 
 
 def gamma_cdf(z: float, a: float) -> float:

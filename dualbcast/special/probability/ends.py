@@ -26,7 +26,7 @@ def gamma_slope_at_zero(a: float, x: float, y: float) -> float:
     """The slope in x of the density y."""
     if a >= 1:
         return gamma_density_at_zero(a - 1.0, x) - y
-    return 0.0 if y == 0 else y * ((a - 1.0 - x) / x)
+    return 0.0 if y == 0 else y * ((a - 1.0) / x - 1.0)
 
 
 def beta_slope_at_zero(a: float, b: float, x: float, y: float) -> float:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero, score_at_zero, still
-from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio
+from dualbcast.special.probability.log_terms import beta_log_term
+from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio, underflows
 
 # Enough for parameters of ten million near the mean; further away far fewer terms are needed.
 MOST = 3000
@@ -134,7 +135,8 @@ def beta_density(a: float, b: float, x: float) -> float:
         return beta_density_at_zero(a, b, x)
     if x == 1:
         return beta_density_at_zero(b, a, 1.0 - x)
-    return beta_term(a, b, x, 1.0 - x) / (x * (1.0 - x)) * a
+    term = beta_term(a, b, x, 1.0 - x)
+    return math.exp(beta_log_term(a, b, x)) if underflows(term) else term / (x * (1.0 - x)) * a
 
 
 def beta_density_slopes(a: float, b: float, x: float, y: float) -> tuple[float, float, float]:

@@ -15,14 +15,15 @@ from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
 
 def gamma_density(a: float, x: float) -> float:
-    """x**(a - 1) * exp(-x) / gamma(a), the slope of `gammainc` in x; 0 where x**a underflows."""
+    """x**(a - 1) * exp(-x) / gamma(a), the slope of `gammainc` in x."""
     if not (a >= 0 and x >= 0):
         return math.nan
     if x == math.inf or a == 0 or a == math.inf:
         return 0.0
     if x == 0:
         return gamma_density_at_zero(a, x)
-    return poisson_term(a, x) / x * a
+    # Where the term would underflow, that of one event less.
+    return poisson_term(a - 1.0, x) if x < 1e-4 and a > 1 else poisson_term(a, x) / x * a
 
 
 def poisson_score(a: float, x: float, y: float) -> float:

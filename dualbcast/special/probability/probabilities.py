@@ -10,12 +10,12 @@ import math
 import numpy as np
 
 from dualbcast.special.normal import ndtri
-from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.ends import f_density_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_beta import betainc, betainc_slopes, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv, first_logit, inverse_of_beta
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
+from dualbcast.special.probability.log_terms import t_log_density, t_score_in_df
 
 # SciPy has all of these, and all but factorial and multigammaln as ufuncs.
 UNDER_SCIPYS_NAMES = [
@@ -202,12 +202,15 @@ def stdtr(df: float, t: float) -> float:
         tail = 0.5 * betaincc(0.5, 0.5 * df, square / (df + square))
     else:
         tail = 0.5 * betainc(0.5 * df, 0.5, 0.0 if square == math.inf else df / (df + square))
+    if square * 2.0**53 == math.inf:
+        # By the first term of its series.
+        tail = far_tail(df, t)
     return 1.0 - tail if t > 0 else tail
 
 
-def is_far(df: float, t: float) -> bool:
-    """Whether 1 + t * t / df is t * t / df, which may overflow."""
-    return abs(t) > 2.0**30 + 2.0**23 * df
+def far_tail(df: float, t: float) -> float:
+    """The probability beyond t, where the square of t may overflow."""
+    return math.exp(t_log_density(df, t) + math.log(abs(t)) - math.log(df)) if abs(t) < math.inf else 0.0
 
 
 def stdtr_slope_in_df(df: float, t: float) -> float:
@@ -215,6 +218,9 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
     if df == math.inf:
         return 0.0
     square = t * t
+    if square * 2.0**53 == math.inf:
+        far = far_tail(df, t)
+        return 0.0 if far == 0 else math.copysign(far, -t) * (t_score_in_df(df, t) - 1.0 / df)
     middle = square < df
     a, b, part = (0.5, 0.5 * df, square) if middle else (0.5 * df, 0.5, df)
     in_a, in_b, _ = betainc_slopes(a, b, 0.0 if square == math.inf else part / (df + square))
@@ -226,18 +232,6 @@ def stdtr_slope_in_df(df: float, t: float) -> float:
 def t_density(df: float, t: float) -> float:
     """The density of Student's t distribution, the slope of `stdtr` in t."""
     return math.exp(t_log_density(df, t))
-
-
-def t_log_density(df: float, t: float) -> float:
-    """The logarithm of the density of Student's t distribution."""
-    if not df > 0:
-        return math.nan
-    if df == math.inf:
-        return -0.5 * t * t - 0.5 * math.log(2.0 * math.pi)
-    far, log_df = is_far(df, t), math.log(df)
-    logarithm = math.log1p(abs(t) - 1.0 if far else t * (t / df))
-    logarithm = 2.0 * logarithm - log_df if far else logarithm
-    return -betaln(0.5 * df, 0.5) - 0.5 * log_df - 0.5 * (df + 1.0) * logarithm
 
 
 def stdtrit(df: float, p: float) -> float:

@@ -7,11 +7,19 @@ import math
 import numpy as np
 
 from dualbcast.special.exponentials import xlog1py, xlogy
-from dualbcast.special.probability.beta_functions import betaln
 from dualbcast.special.probability.distributions import outside, positive
 from dualbcast.special.probability.ends import f_density_at_zero
 from dualbcast.special.probability.incomplete_beta import beta_density, betainc, betaincc
 from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, betaincinv
+from dualbcast.special.probability.log_terms import (
+    beta_log_term,
+    binomial_probability,
+    f_density,
+    f_log_term,
+    log_binomial_term,
+    log_poisson_term,
+    t_log_density,
+)
 from dualbcast.special.probability.probabilities import (
     bdtr,
     bdtrc,
@@ -22,12 +30,8 @@ from dualbcast.special.probability.probabilities import (
     pdtrc,
     stdtr,
     stdtrit,
-    t_log_density,
 )
 from dualbcast.special.probability.stirling import poisson_term
-
-# For shares of this and more, derivatives lose less than eight bits if they are those of a logarithm's exponential.
-_NEAR = 2.0**-7
 
 # --- shares, Student's and the F distribution ----------------------------------------------------------------------
 
@@ -41,7 +45,7 @@ def beta_logpdf(z: float, a: float, b: float) -> float:
     """The logarithm of the density of the beta distribution."""
     if not 0 <= z <= 1:
         return outside(z, min(a, b), -math.inf)
-    return xlogy(a - 1.0, z) + xlog1py(b - 1.0, -z) - betaln(positive(a), positive(b))
+    return beta_log_term(positive(a), positive(b), z)
 
 
 def beta_cdf(z: float, a: float, b: float) -> float:
@@ -100,20 +104,17 @@ def f_pdf(z: float, dfn: float, dfd: float) -> float:
         return outside(z, min(dfn, dfd), 0.0)
     if z == 0:
         return f_density_at_zero(positive(dfn), positive(dfd), z)
-    a, b, odds = 0.5 * dfn, 0.5 * dfd, dfn / dfd * z
-    density = math.exp(f_logpdf(z, dfn, dfd))
-    if odds < _NEAR:
-        rest = -(a + b) * math.log1p(odds) - betaln(positive(a), positive(b))
-        density = dfn / dfd * power_and_rest(odds, a - 1.0, rest)
-    return density
+    return f_density(positive(dfn), positive(dfd), z)
 
 
 def f_logpdf(z: float, dfn: float, dfd: float) -> float:
     """The logarithm of the density of the F distribution."""
     if not 0 <= z < math.inf:
         return outside(z, min(dfn, dfd), -math.inf)
-    a, b, ratio = 0.5 * dfn, 0.5 * dfd, dfn / dfd
-    return a * math.log(ratio) + xlogy(a - 1.0, z) - (a + b) * math.log1p(ratio * z) - betaln(positive(a), positive(b))
+    if z == 0:
+        # The slopes of this are the limits.
+        return xlogy(0.5 * positive(dfn) - 1.0, z) - (1.0 + dfn / positive(dfd)) * z
+    return f_log_term(positive(dfn), positive(dfd), z)
 
 
 def f_cdf(z: float, dfn: float, dfd: float) -> float:
@@ -141,7 +142,7 @@ def poisson_pmf(k: float, mu: float) -> float:
 
 def poisson_logpmf(k: float, mu: float) -> float:
     """The logarithm of the probability of k events where their expectation is mu."""
-    return xlogy(k, mu) - math.lgamma(k + 1.0) - mu if is_count(k) and mu >= 0 else not_counted(k, mu, -math.inf)
+    return log_poisson_term(k, mu) if is_count(k) and 0 <= mu < math.inf else not_counted(k, mu, -math.inf)
 
 
 def poisson_cdf(k: float, mu: float) -> float:
@@ -158,21 +159,14 @@ def binom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n >= 0 else math.nan, 0.0)
-    rest = -math.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0)
-    of_hits, of_misses = xlogy(k, p), xlog1py(n - k, -p)
-    probability = math.exp(of_hits + of_misses + rest)
-    if p < _NEAR:
-        probability = power_and_rest(p, k, of_misses + rest)
-    if p > 1.0 - _NEAR:
-        probability = power_and_rest(1.0 - p, n - k, of_hits + rest)
-    return probability
+    return binomial_probability(k, n - k, p, 0.0)
 
 
 def binom_logpmf(k: float, n: float, p: float) -> float:
     """The logarithm of the probability of k successes in n trials of probability p."""
     if not (is_count(k) and k <= n and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n >= 0 else math.nan, -math.inf)
-    return xlogy(k, p) + xlog1py(n - k, -p) - math.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0)
+    return log_binomial_term(k, n - k, p)
 
 
 def binom_cdf(k: float, n: float, p: float) -> float:
@@ -189,21 +183,14 @@ def nbinom_pmf(k: float, n: float, p: float) -> float:
     """The probability of k failures before the n-th success, which has the probability p."""
     if not (is_count(k) and n > 0 and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n > 0 else math.nan, 0.0)
-    rest = -math.log(n + k) - betaln(n, k + 1.0)
-    of_hits, of_misses = n * math.log(p), xlog1py(k, -p)
-    probability = math.exp(of_hits + of_misses + rest)
-    if p < _NEAR:
-        probability = power_and_rest(p, n, of_misses + rest)
-    if p > 1.0 - _NEAR:
-        probability = power_and_rest(1.0 - p, k, of_hits + rest)
-    return probability
+    return binomial_probability(n, k, p, math.log(n / (n + k)))
 
 
 def nbinom_logpmf(k: float, n: float, p: float) -> float:
     """The logarithm of the probability of k failures before the n-th success, which has the probability p."""
     if not (is_count(k) and n > 0 and 0 <= p <= 1):
         return not_counted(k, p if p <= 1 and n > 0 else math.nan, -math.inf)
-    return n * math.log(p) + xlog1py(k, -p) - math.log(n + k) - betaln(n, k + 1.0)
+    return log_binomial_term(n, k, p) + math.log(n / (n + k))
 
 
 def geom_pmf(k: float, p: float) -> float:
@@ -219,17 +206,6 @@ def geom_logpmf(k: float, p: float) -> float:
     if not (is_count(k) and k >= 1 and 0 < p <= 1):
         return not_counted(k, p if 0 < p <= 1 else math.nan, -math.inf)
     return xlog1py(k - 1.0, -p) + math.log(p)
-
-
-def power_and_rest(base: float, exponent: float, rest: float) -> float:
-    """base**exponent * exp(rest), at most some power of 1 / base; its derivatives in a small base have all digits.
-
-    Those of the exponential of the logarithm would cancel, and at 0 be infinite.
-    """
-    if rest > 20 and exponent >= 1:
-        # Apart, the power might be less than any number, and the exponential more than any.
-        return math.pow(base * math.exp(rest / exponent), exponent)
-    return math.pow(base, exponent) * math.exp(rest)
 
 
 def is_count(k: float) -> bool:

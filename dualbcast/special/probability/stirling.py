@@ -20,6 +20,11 @@ _BERNOULLI = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
 _ATANH = tuple(1 / (2 * k + 3) for k in range(15, -1, -1))
 
 
+def underflows(term: float) -> bool:
+    """Whether a number is so near the smallest ones that a quotient of it would have few digits."""
+    return term * 2.0**-53 == 0
+
+
 def factorial(a: float) -> float:
     """gamma(a + 1) for a >= 0, without the rounding of the sum where it would cost many units."""
     value = math.gamma(a if a >= 1 else a + 1.0)
@@ -97,6 +102,16 @@ def log_power(a: float, x: float, surplus: float) -> float:
 
 def digamma_gap(a: float, b: float) -> float:
     """digamma(a + b) - digamma(a) for a and a + b > 0, to all digits."""
+    return digamma_gap_less(a, b, 0.0)
+
+
+def digamma_gap_rest(a: float, b: float) -> float:
+    """digamma(a + b) - digamma(a) - log(1 + b / a) for a and a + b > 0; for large parameters all digits are left."""
+    return digamma_gap_less(a, b, math.log1p(b / a))
+
+
+def digamma_gap_less(a: float, b: float, logarithm: float) -> float:
+    """digamma(a + b) - digamma(a), less the logarithm."""
     total, n = 0.0, a + b
     while a < 10 or n < 10:
         total = total + b / (a * n)
@@ -108,7 +123,7 @@ def digamma_gap(a: float, b: float) -> float:
     for coefficient in _DIGAMMA:
         divided = divided * (v * v) + value
         value = value * (u * u) + coefficient
-    return total + math.log1p(b * u) + b * u * v * (0.5 + (u + v) * divided)
+    return total + (math.log1p(b / a) - logarithm) + b * u * v * (0.5 + (u + v) * divided)
 
 
 def trigamma_gap(a: float, b: float) -> float:
