@@ -22,7 +22,7 @@ import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import CompileError, Location, a_or_an
-from dualbcast.frontend.outdated import COPY, OUTDATED, Read, changes_of, is_outdated
+from dualbcast.frontend.objects.outdated import COPY, OUTDATED, Read, changes_of, is_outdated
 from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
 from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number

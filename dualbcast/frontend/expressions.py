@@ -22,7 +22,7 @@ from dualbcast.frontend.inlining import inline
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects import dictionaries
 from dualbcast.frontend.objects.members import attribute_of_member
-from dualbcast.frontend.outdated import Read
+from dualbcast.frontend.objects.outdated import Read
 from dualbcast.frontend.values import (
     Arguments,
     Partial,

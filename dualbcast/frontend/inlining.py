@@ -11,8 +11,8 @@ from typing import NoReturn
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.outdated import note_changes
 from dualbcast.frontend.objects.sharing import LASTING
-from dualbcast.frontend.outdated import note_changes
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (

@@ -19,9 +19,9 @@ from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression,
 from dualbcast.frontend.expressions import assign, sequence
 from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
+from dualbcast.frontend.objects.outdated import current, note_changes, renew
 from dualbcast.frontend.objects.sharing import places, read_in_iterations, refuse_shared_in_loop
 from dualbcast.frontend.operators import condition, short_circuit
-from dualbcast.frontend.outdated import current, note_changes, renew
 from dualbcast.frontend.records import blank_like
 from dualbcast.frontend.source import assigned_names, changed_names, local_names, reducer_of
 from dualbcast.frontend.values import (

@@ -15,9 +15,9 @@ from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import append_raise, words
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.changes import change_item, with_items
+from dualbcast.frontend.objects.outdated import note_change
 from dualbcast.frontend.objects.sharing import refuse_shared
 from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
-from dualbcast.frontend.outdated import note_change
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
 from dualbcast.frontend.values import (

@@ -13,8 +13,8 @@ from dualbcast.frontend.environment import KNOWN_INDEX, Environment, call_value,
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.dictionaries import dictionary, is_dictionary, items_at, text_key
+from dualbcast.frontend.objects.outdated import note_change
 from dualbcast.frontend.objects.sharing import refuse_shared
-from dualbcast.frontend.outdated import note_change
 from dualbcast.frontend.values import Arguments, Record, Static, Value, describe, is_complex, without_name
 from dualbcast.ir.nodes import Atom, Const
 

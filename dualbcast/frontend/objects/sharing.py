@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 
 from dualbcast.frontend.environment import Environment
-from dualbcast.frontend.outdated import COPY, Read, changes_of, is_outdated, roots
+from dualbcast.frontend.objects.outdated import COPY, Read, changes_of, is_outdated, roots
 from dualbcast.frontend.source import FunctionNode, assigned_names
 from dualbcast.frontend.values import Frame, Key, Loop, Record, Unrolled, Value
 from dualbcast.ir.nodes import TRUE
