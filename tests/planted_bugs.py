@@ -35,8 +35,8 @@ BUGS = [
     # --- whole arrays and complex numbers ---
     Bug(
         "branches on different tests taken for one that chooses alike",
-        'key = ("merged", self.number(test), number, orelse[name])',
-        'key = ("merged", number, orelse[name])',
+        'key = ("merged", self.number(test), *found)',
+        'key = ("merged", *found)',
         "test_passes",
     ),
     Bug(

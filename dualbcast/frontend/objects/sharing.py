@@ -52,12 +52,12 @@ def refuse_shared(env: Environment, stmt: ast.stmt, name: str, changed: Record, 
     place: tuple[Frame, ast.AST] | None = (own, stmt)
     while place is not None:
         frame, at = place
-        _refuse_iterated(env, frame, stmt, name, changed)
         for other in sorted(_read_after(frame.node, at) - ({name} if frame is own else set())):
             if shares(frame.bindings.get(other), changed):  # type: ignore[arg-type] # None shares nothing
                 where = "" if frame is own else " outside of this function"
                 problem = f"{other}{where} and {name} share their elements"
                 env.fail(stmt, f"{problem}, which {_library(changed)} would change in both", instead)
+        _refuse_iterated(env, frame, stmt, name, changed, instead)
         place = frame.caller
 
 
@@ -152,7 +152,7 @@ def places(stmt: ast.For) -> frozenset[str]:
     return frozenset(f"{each.id}[{index}]" for each in given if isinstance(each, ast.Name) and is_kept)
 
 
-def _refuse_iterated(env: Environment, frame: Frame, stmt: ast.stmt, name: str, changed: Record) -> None:
+def _refuse_iterated(env: Environment, frame: Frame, stmt: ast.stmt, name: str, changed: Record, instead: str) -> None:
     """Refuse a change of what a loop goes over, but that of the item whose place the loop has."""
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else getattr(stmt, "target", None)
     place = ast.unparse(target) if isinstance(target, ast.Subscript) and frame is env.frame else ""
@@ -161,4 +161,6 @@ def _refuse_iterated(env: Environment, frame: Frame, stmt: ast.stmt, name: str, 
         if isinstance(loop, Unrolled) and place not in loop.places:
             for value in loop.over:
                 if isinstance(value, Record) and any(root.made in mine for root in roots(value)):
+                    if any(value is root for root in (changed, *changed.bases)):
+                        env.fail(stmt, f"{name} shares its elements with what the loop goes over", instead)
                     env.fail(stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})")
