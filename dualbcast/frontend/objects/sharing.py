@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+import numpy as np
+
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.objects.outdated import COPY, Read, changes_of, is_outdated, roots
 from dualbcast.frontend.source import FunctionNode, assigned_names
@@ -161,6 +163,6 @@ def _refuse_iterated(env: Environment, frame: Frame, stmt: ast.stmt, name: str, 
         if isinstance(loop, Unrolled) and place not in loop.places:
             for value in loop.over:
                 if isinstance(value, Record) and any(root.made in mine for root in roots(value)):
-                    if any(value is root for root in (changed, *changed.bases)):
+                    if changed.python_type is np.ndarray and changed.bases:  # a row of it, or another view
                         env.fail(stmt, f"{name} shares its elements with what the loop goes over", instead)
                     env.fail(stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})")
