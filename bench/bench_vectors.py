@@ -19,6 +19,8 @@ SYSTEMS = ("dualbcast", "drjit", "jax", "warp")
 @pytest.mark.parametrize("case", references.CORES)
 def bench_vectors(benchmark: Any, case: str, n: int, turn: int, system: str) -> None:
     """A block for each output and argument; Dr.Jit's is a list of columns, Warp's a row for each component."""
+    if (system, case, n) == ("jax", "equations", 10**5):
+        pytest.skip("jax: its solvers of many small systems wait for each other on two cores, and never return")
     host = references.arguments(case, n)
     group = f"{case.replace('_', ' ')}, value and Jacobian, 10^{len(str(n)) - 1} points"
     systems.compare(benchmark, group, system, case, host, _checker(case, host, system), turn=turn, prefix="vectors")

@@ -39,11 +39,21 @@ def _assert(env: Environment, stmt: ast.Assert, _: list[ast.stmt]) -> None:
     append_note(env, "assert", (template,), tuple(values), stmt)
 
 
+def parts_of_raise(stmt: ast.Raise) -> tuple[ast.expr | None, list[ast.expr]]:
+    """What a `raise` names, and the arguments."""
+    return (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
+
+
+def raised(env: Environment, called: ast.expr | None) -> object:
+    """The object that a `raise` names, an exception or its class; None if it is not known."""
+    known = expression(env, called) if called is not None else None
+    return known.object if isinstance(known, Static) else None
+
+
 def append_raise(env: Environment, stmt: ast.Raise) -> None:
     """Append what a `raise` says, which only elements that come to it do."""
-    called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
-    known = expression(env, called) if called is not None else None
-    kind = known.object if isinstance(known, Static) else None
+    called, args = parts_of_raise(stmt)
+    kind = raised(env, called)
     if isinstance(kind, Exception):  # one that has been made outside of the function
         kind, args = type(kind), [ast.copy_location(ast.Constant(", ".join(map(str, kind.args))), stmt)]
     if not isinstance(kind, type) or not issubclass(kind, Exception):

@@ -12,7 +12,7 @@ from dualbcast.frontend.arrays.vectors import is_array
 from dualbcast.frontend.environment import Environment, expression, lowers
 from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
-from dualbcast.frontend.messages import append_raise, words
+from dualbcast.frontend.messages import append_raise, parts_of_raise, raised, words
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.changes import change_item, with_items
 from dualbcast.frontend.objects.outdated import note_change
@@ -145,10 +145,9 @@ def _raise(env: Environment, stmt: ast.Raise, _: Rest) -> bool | None:
     if env.block is not env.root:
         append_raise(env, stmt)
         return _leave(env, RAISES, stmt)
-    called, args = (stmt.exc.func, stmt.exc.args) if isinstance(stmt.exc, ast.Call) else (stmt.exc, [])
+    called, args = parts_of_raise(stmt)
     name = ast.unparse(called) if called is not None else "an exception"
-    known = expression(env, called) if called is not None else None
-    kind = known.object if isinstance(known, Static) else None
+    kind = raised(env, called)
     own = also_of(CompileError, kind) if isinstance(kind, type) and issubclass(kind, Exception) else CompileError
     raise own(f"this call raises {name}{words(env, args)}", env.locate(stmt), "", env.frame.calls)
 

@@ -207,7 +207,6 @@ def _sorted(values: Any, rows: Any) -> Any:
             low, high = values[at - 1], values[at]
             is_right = not high < low
             values = [*values[: at - 1], *([low, high] if is_right else [high, low]), *values[at + 1 :]]
-            if rows is not None:
-                one, other = rows[at - 1], rows[at]
-                rows = [*rows[: at - 1], *([one, other] if is_right else [other, one]), *rows[at + 1 :]]
+            one, other = rows[at - 1], rows[at]
+            rows = [*rows[: at - 1], *([one, other] if is_right else [other, one]), *rows[at + 1 :]]
     return values, rows

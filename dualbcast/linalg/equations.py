@@ -58,8 +58,8 @@ def det(a: Any) -> Any:
             + a[0][1] * (a[1][2] * a[2][0] - a[1][0] * a[2][2])
             + a[0][2] * (a[1][0] * a[2][1] - a[1][1] * a[2][0])
         )
-    rows, sign = _eliminated([(*row,) for row in a], size, True)
-    return math.prod([sign, *[row[at] for at, row in enumerate(rows)]])
+    sign, pivots = _pivots(a, size)
+    return math.prod([sign, *pivots])
 
 
 class LogDeterminant(NamedTuple):
@@ -96,11 +96,7 @@ def slogdet(a: Any) -> Any:
     (-1.0, 0.0)
     """
     size = rows_of_square(a)
-    if size <= 3:
-        factors, sign = [det(a)], 1.0
-    else:
-        rows, sign = _eliminated([(*row,) for row in a], size, True)
-        factors = [row[at] for at, row in enumerate(rows)]
+    sign, factors = (1.0, [det(a)]) if size <= 3 else _pivots(a, size)
     return LogDeterminant(math.prod([sign, *map(_sign, factors)]), sum([np.log(abs(each)) for each in factors]))
 
 
@@ -295,9 +291,9 @@ def _joined(given: Any, part: Any) -> Any:
 
 def _by_parts(partials: Any, part: Any) -> Any:
     """The partials in what was given, from those in numbers."""
-    real, imag = [each.real for each in partials], [each.imag for each in partials]
     if part == 0:
         return 0, 0, 0, 0, *partials
+    real, imag = [each.real for each in partials], [each.imag for each in partials]
     return 0, 0, 0, 0, *(real if part == 1 else imag), *([-each for each in imag] if part == 1 else real)
 
 
@@ -335,6 +331,12 @@ def _unknown(x: Any, _size: Any, _at: Any, _part: Any, *_given: Any) -> Any:
 
 
 # --- elimination -----------------------------------------------------------------------------------------------------
+
+
+def _pivots(a: Any, size: int) -> Any:
+    """The sign of the exchanges, and the pivots, whose product with it is the determinant."""
+    rows, sign = _eliminated([(*row,) for row in a], size, True)
+    return sign, [row[at] for at, row in enumerate(rows)]
 
 
 def _eliminated(rows: Any, size: int, has_zeros: bool) -> Any:
