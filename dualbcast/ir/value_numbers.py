@@ -58,10 +58,10 @@ class ValueNumbers:
         self.stand(target)
 
     def stand(self, target: ir.Var) -> None:
-        """Let a variable stand for the value that it has, where no older name does."""
+        """Let the name that has had its value for longest stand for it: that variable, where no older one does."""
         number = self.numbers[target.name]
         if not self.holds(self.holders[number], number):
-            self.holders[number] = target
+            self.holders[number] = next(var for var in self.given[number] if self.holds(var, number))
 
     def number(self, atom: ir.Expr) -> int:
         if isinstance(atom, ir.Const | ir.Array):

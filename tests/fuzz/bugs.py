@@ -7,7 +7,7 @@ from types import ModuleType
 
 from dualbcast.autodiff import activity, differentiate, eliminate, linearize, loop_presence, partial_variables, presence
 from dualbcast.frontend import paths
-from dualbcast.ir import simplification, traversal
+from dualbcast.ir import simplification, traversal, value_numbers
 from dualbcast.passes import readable_form
 from dualbcast.rules import library
 
@@ -316,20 +316,20 @@ BUGS = [
     Bug(
         "value numbering that does not see a loop's assignments",
         simplification,
-        "            self.renew(target)\n        before = self.state.copy()",
-        "            pass\n        before = self.state.copy()",
+        "            self.renew(target)\n        outside, self.before = self.before, {}",
+        "            pass\n        outside, self.before = self.before, {}",
     ),
     Bug(
         "after a branch, a name taken to hold what its first side gave it",
-        simplification,
-        "if number == orelse.get(name):",
-        "if name in orelse:",
+        value_numbers,
+        "if number != found[-1]:",
+        "if False:",
     ),
     Bug(
         "a common subexpression whose holder has another value by now",
         simplification,
-        "if number is None or not self.holds(self.holders[number], number):",
-        "if number is None:",
+        "if self.holds(self.holders[number], number):\n                value",
+        "if self.holders[number] != stmt.target:\n                value",
     ),
     Bug(
         "`continue` removed as dead code",
