@@ -359,14 +359,26 @@ BUGS = [
     ),
     Bug(
         "change in place that leaves nothing out of date",
-        "if value.made < before and any(",
-        "if value.made < 0 and any(",
+        "if change is not None and value.made < min(change.at, before):",
+        "if change is not None and value.made < 0:",
         "test_changes_in_place",
     ),
     Bug(
         "number that an iterator reads too early",
-        "if read.is_outer and read.owner is env.frame and read.node.id in assigned:",
-        "if not read:",
+        "if each.owner is env.frame and each.node.id in assigned_names([stmt]):",
+        "if not each:",
+        "test_changes_in_place",
+    ),
+    Bug(
+        "change in an iteration that is none of what its name is in others",
+        "changes |= dict.fromkeys(group, max(found))",
+        "pass",
+        "test_changes_in_place",
+    ),
+    Bug(
+        "list that is out of date before a loop and not in it",
+        "start[name] = value if value.conflict else late",
+        "start[name] = late",
         "test_changes_in_place",
     ),
     Bug(

@@ -28,8 +28,8 @@ from dualbcast.frontend.derivative_calls import DerivativeOf
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import items_of
 from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, lower_call
-from dualbcast.frontend.loops import reduce_generator
 from dualbcast.frontend.made_records import make_record
+from dualbcast.frontend.objects.comprehensions import reduce_generator
 from dualbcast.frontend.objects.dictionaries import is_dictionary, items_at
 from dualbcast.frontend.source import REDUCTIONS, positional_parameters
 from dualbcast.frontend.values import (

@@ -22,7 +22,7 @@ import numpy as np
 
 from dualbcast.complex_numbers import Complex
 from dualbcast.errors import CompileError, Location, a_or_an
-from dualbcast.frontend.objects.outdated import COPY, OUTDATED, Read, changes_of, is_outdated
+from dualbcast.frontend.objects.outdated import COPY, Read, changes_of, missed_change, note_late
 from dualbcast.frontend.values import Arguments, Frame, Range, Record, Static, Unassigned, Value, describe, is_function
 from dualbcast.ir.nodes import TEMPORARY, Array, Assign, Atom, Block, Const, Expr, Kind, Names, Op, Stmt, Var
 from dualbcast.ir.simplification import INTEGRAL, convert, fold, number
@@ -137,9 +137,8 @@ class Environment:
 
     def refuse_outdated(self, value: object, node: ast.AST) -> None:
         """Refuse what a change in place under another name would have changed in Python, too."""
-        changes = changes_of(self.frame.bindings)
-        if changes and is_outdated(value, changes):
-            self.fail(node, OUTDATED, COPY)
+        if change := missed_change(value, changes_of(self.frame.bindings)):
+            self.fail(node, change.problem(getattr(node, "id", "this")), COPY)
 
     def merged(self, value: Value, node: ast.AST) -> Value:
         """The value itself; an error if it stands for values that paths could not merge."""
@@ -397,4 +396,5 @@ def call_value(env: Environment, callee: Value, arguments: Arguments, node: ast.
     if not is_function(callee):
         env.fail(node.func, f"{describe(callee)} cannot be called")
     env.refuse_outdated(arguments, node)
-    return CALLS[type(callee)](env, callee, arguments, node)
+    reads = len(env.reads)
+    return note_late(CALLS[type(callee)](env, callee, arguments, node), arguments.args, env.reads[reads:])

@@ -11,8 +11,7 @@ from typing import NoReturn
 from dualbcast.errors import CompileError
 from dualbcast.frontend.environment import CALLS, Environment, expression, lowers, register
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.outdated import note_changes
-from dualbcast.frontend.objects.sharing import LASTING
+from dualbcast.frontend.objects.outdated import LASTING, note_changes
 from dualbcast.frontend.paths import statements
 from dualbcast.frontend.source import find_source, first_yield, local_names, positional_parameters
 from dualbcast.frontend.values import (
@@ -142,7 +141,7 @@ def lower_call(env: Environment, callee: object, frame: Frame, node: ast.AST) ->
                 "a while loop",
             )
         env.fail(node, f"calls are nested more than {DEEPEST_CALLS:,} deep here, which is the most", "a loop")
-    frame.calls, frame.caller = (*env.frame.calls, (frame.name, env.locate(node))), (env.frame, node)
+    frame.calls, frame.caller = (*env.frame.calls, (frame.name, env.locate(node))), env.frame
     env.inlined.append(callee)
     try:
         if len(env.inlined) % CALLS_PER_STACK:

@@ -1,29 +1,32 @@
-"""Loops and comprehensions: a loop over a range, or with a test, is one of the kernel; one over a tuple is written out.
+"""Loops: one over a range, or with a test, is one of the kernel; one over a tuple is written out.
 
-If the number of items depends on the data, a reduction of a generator becomes a loop of the kernel.
 A return inside a loop leaves the loop, and a test after the loop asks whether the function has returned.
 """
 
 from __future__ import annotations
 
 import ast
-import math
-import types
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
 
 from dualbcast.errors import CompileError
 from dualbcast.frontend import paths
 from dualbcast.frontend.environment import KNOWN_INDEX, Environment, expression, lowers, open_block
 from dualbcast.frontend.expressions import assign, sequence
-from dualbcast.frontend.inlining import lower_body
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.outdated import current, note_changes, renew
-from dualbcast.frontend.objects.sharing import places, read_in_iterations, refuse_shared_in_loop
-from dualbcast.frontend.operators import condition, short_circuit
+from dualbcast.frontend.objects.comprehensions import Comprehension, is_long
+from dualbcast.frontend.objects.iterated import places, read_in_iterations
+from dualbcast.frontend.objects.outdated import (
+    COPY,
+    Read,
+    changes_of,
+    current,
+    missed_change,
+    renew,
+    spread_changes,
+)
+from dualbcast.frontend.operators import condition
 from dualbcast.frontend.records import blank_like
-from dualbcast.frontend.source import assigned_names, changed_names, local_names, reducer_of
+from dualbcast.frontend.source import assigned_names, changed_names
 from dualbcast.frontend.values import (
     CLOCK,
     Bindings,
@@ -33,159 +36,11 @@ from dualbcast.frontend.values import (
     Loop,
     Raised,
     Range,
-    Record,
     Unassigned,
     Unrolled,
     Value,
 )
 from dualbcast.ir.nodes import FALSE, TRUE, Break, Const, Continue, For, Stmt, Var, While
-
-_Comprehension = ast.ListComp | ast.GeneratorExp | ast.DictComp
-
-# The most iterations over ranges that are written out where a loop of the kernel is possible, too. With derivatives the
-# sum of 1 / sqrt(a * (1 + k * h)**3 + 1 - a) compiles in 0.4 s with 64 items, 1.5 s with 200 and 19 s with 1,000.
-_MOST_WRITTEN_OUT = 128
-
-
-@lowers(ast.ListComp, ast.GeneratorExp)
-def _comprehension(env: Environment, node: ast.ListComp | ast.GeneratorExp) -> Value:
-    """A list, or the items of a generator."""
-    items: list[Value] = []
-    iterate(env, node, lambda: items.append(expression(env, node.elt)))
-    return Record(list if isinstance(node, ast.ListComp) else types.GeneratorType, items)
-
-
-def reduce_generator(
-    env: Environment, function: Any, generator: ast.GeneratorExp, node: ast.Call, call: Callable[[], Value]
-) -> Value:
-    """`sum(… for …)` and its like; `call` lowers it as it lowers any call, with the items written out."""
-    restore = env.snapshot()
-    if _has_many_items(env, generator):
-        restore()
-        try:
-            return _loop_of(env, function, generator, node, has_items=True)
-        except CompileError:
-            pass  # the items are of different kinds, or an index must be known: they are written out
-    restore()
-    try:
-        if function in (any, all) and len(node.args) == 1:
-            return _quantified(env, "or" if function is any else "and", generator)
-        return call()
-    except CompileError as error:
-        if getattr(error, "tried", None) is not generator:
-            raise
-    restore()
-    return _loop_of(env, function, generator, node)
-
-
-class _ManyItems(Exception):
-    """A generator of ranges has more items than are written out."""
-
-
-def _has_many_items(env: Environment, generator: ast.GeneratorExp) -> bool:
-    """Whether a generator of ranges that are known has more items than are written out."""
-    count = 0
-
-    def item() -> None:
-        nonlocal count
-        count += 1
-        if count > _MOST_WRITTEN_OUT:
-            raise _ManyItems
-
-    def accepts(iterable: Value) -> bool:
-        if isinstance(iterable, Range) and _is_long(iterable):
-            raise _ManyItems
-        return isinstance(iterable, Range) and iterable.known() is not None
-
-    try:
-        iterate(env, generator, item, accepts)
-    except _ManyItems:
-        return True
-    except CompileError:
-        pass
-    return False
-
-
-def _quantified(env: Environment, name: str, generator: ast.GeneratorExp) -> Value:
-    """`any` and `all`, which evaluate no item after the one that decides."""
-    results: list[Value] = [FALSE if name == "or" else TRUE]
-    item = partial(condition, env, generator.elt)
-    iterate(env, generator, lambda: results.append(short_circuit(env, name, results[-1], item, generator)))
-    return results[-1]
-
-
-def _has_known_length(iterable: Value) -> bool:
-    """Whether a loop over a value can be written out."""
-    return not isinstance(iterable, Range) or iterable.known() is not None
-
-
-def iterate(
-    env: Environment,
-    node: _Comprehension,
-    iteration: Callable[[], object],
-    accepts: Callable[[Value], bool] = _has_known_length,
-) -> None:
-    """Run `iteration` with the targets of the loops assigned, in a scope of its own.
-
-    A loop over what it does not accept is refused.
-    """
-    for part in ast.walk(node):
-        if isinstance(part, ast.NamedExpr):
-            env.fail(part, "the walrus operator inside a comprehension cannot be compiled", "a for loop")
-    outer = env.frame
-    inner = outer.scope(outer.node, assigned_names([generator.target for generator in node.generators]), {})
-
-    def refuse(part: ast.expr) -> NoReturn:
-        instead = "sum, prod, min, max, any or all of it, or a for loop"
-        env.fail(part, "how many items this gives depends on the data", instead, tried=node)
-
-    def passes(part: ast.expr) -> bool:
-        test = condition(env, part)
-        return bool(test.value) if isinstance(test, Const) else refuse(part)
-
-    def loop(iterable: Value, generator: ast.comprehension, *later: ast.comprehension) -> None:
-        if generator.is_async:
-            env.fail(generator.iter, "async cannot be compiled", "a plain loop")
-        if not accepts(iterable):
-            refuse(generator.iter)
-        for item in sequence(env, iterable, generator.iter):
-            assign(env, generator.target, item)
-            if all(map(passes, generator.ifs)):
-                if later:
-                    loop(expression(env, later[0].iter), *later)
-                else:
-                    iteration()
-
-    first = expression(env, node.generators[0].iter)
-    env.frame = inner
-    note_changes(inner.bindings, [outer.bindings])
-    try:
-        loop(first, *node.generators)
-    finally:
-        env.frame = outer
-        note_changes(outer.bindings, [inner.bindings])
-
-
-# --- reductions as loops ---------------------------------------------------------------------------------------------
-
-
-def _loop_of(
-    env: Environment, function: Any, generator: ast.GeneratorExp, node: ast.Call, *, has_items: bool = False
-) -> Value:
-    """A reduction of a generator as a function with a loop; `has_items` says that there is an item at least."""
-    name = function.__name__
-    start = expression(env, node.args[1]) if len(node.args) > 1 else None
-    for keyword in node.keywords:
-        if keyword.arg not in ("start", "default") or (keyword.arg == "default") != (function in (min, max)):
-            env.fail(node, f"{name}() of a generator takes no keyword {keyword.arg} in a kernel")
-        start = expression(env, keyword.value)
-    if start is None and function in (min, max) and not has_items:
-        env.fail(node, f"{name}() of items of which there may be none", f"{name}(…, default=…)")
-    if start is None:
-        start = Const(1 if function is math.prod else 0, "int")
-    reducer = reducer_of(function, generator)
-    bindings: Bindings = {"%items": expression(env, generator.generators[0].iter), "%start": start}
-    return lower_body(env, env.frame.scope(reducer, local_names(reducer), bindings))
 
 
 @lowers(ast.While)
@@ -204,25 +59,19 @@ def _while(env: Environment, stmt: ast.While, _: list[ast.stmt]) -> bool | None:
 
 @lowers(ast.For)
 def _for(env: Environment, stmt: ast.For, _: list[ast.stmt]) -> bool | None:
-    reads, iterable = len(env.reads), expression(env, stmt.iter)
-    over = read_in_iterations(env, stmt, iterable, env.reads[reads:])
-    if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt) or _is_long(iterable)):
+    iterable = expression(env, stmt.iter)
+    over = read_in_iterations(env, stmt, iterable)
+    if isinstance(iterable, Range) and (iterable.known() is None or not _indexes(stmt) or is_long(iterable)):
         restore = env.snapshot()
         try:
             return None if _loop(env, stmt, iterable) else False
         except CompileError as error:
             tried = getattr(error, "tried", None)
-            is_known_later = tried in (stmt, KNOWN_INDEX) or isinstance(tried, _Comprehension | ast.For)
+            is_known_later = tried in (stmt, KNOWN_INDEX) or isinstance(tried, Comprehension | ast.For)
             if iterable.known() is None or not (_indexes(stmt) or is_known_later):
                 raise
         restore()  # a list grows, so each iteration is of its own kind; or an index or a length depends on the loop
     return None if _unroll(env, stmt, sequence(env, iterable, stmt.iter), over) else False
-
-
-def _is_long(over: Range) -> bool:
-    """Whether a range that is known has more items than are written out."""
-    known = over.known()
-    return known is not None and len(known) > _MOST_WRITTEN_OUT
 
 
 def _indexes(loop: ast.For) -> bool:
@@ -303,7 +152,9 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
         if edge.bindings.get(Key.RETURNED) != TRUE:  # nothing reads the carried names after a return
             for name, carried in loop.carried.items():
                 paths.conform(env, name, carried, edge.bindings[name], edge.copies, stmt)
-    refuse_shared_in_loop(env, loop, stmt, begun, env.reads[reads:])
+    for edge in edges:
+        spread_changes(edge.bindings, loop.carried.values(), begun)
+    _refuse_outdated(env, loop, stmt, begun, env.reads[reads:])
     broke: Var | None = None
     after_breaks: Bindings = {}
     if stmt.orelse and loop.breaks and not is_endless:
@@ -331,20 +182,38 @@ def _loop_once(env: Environment, stmt: ast.For | ast.While, over: Range | None, 
     return bool(loop.breaks) if is_endless else paths.statements(env, stmt.orelse)
 
 
+def _refuse_outdated(env: Environment, loop: Loop, node: ast.stmt, begun: int, reads: list[Read]) -> None:
+    """Refuse a loop where what an iteration leaves out of date is carried on, or read by the next one.
+
+    The loop has begun at a time; the names that were read are those of an iteration.
+    """
+    for edge in loop.breaks + loop.continues:
+        if (changes := changes_of(edge.bindings)) and edge.bindings.get(Key.RETURNED) != TRUE:
+            for name in loop.carried:
+                if missed_change(edge.bindings[name], changes):
+                    env.fail(node, f"{name} shares its elements with what this loop changes in place", COPY)
+    for edge in loop.continues:
+        for read in reads if (changes := changes_of(edge.bindings)) else ():
+            if missed_change(read.value, changes, begun):
+                at = node if read.is_outer or read.owner is not env.frame else read.node
+                problem = f"{read.node.id} shares its elements with what an earlier iteration changes in place"
+                env.fail(at, problem, COPY)
+
+
 def _start(env: Environment, stmt: ast.For | ast.While, raised: dict[str, Raised]) -> Loop:
     """A loop with the bindings at the start of an iteration: the names that it assigns are variables."""
     before: Copies = []
     bindings, carried = env.frame.bindings, {}
     names = assigned_names([stmt]) | changed_names([stmt]) | ({Key.YIELDED} & bindings.keys())
-    for name in sorted(names & bindings.keys()):
-        value = bindings[name]
+    start = dict(bindings)
+    for name in sorted(names):
+        late = Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
+        value = current(bindings, name, late)
         if not isinstance(value, Unassigned):
-            carried[name] = paths.unify(env, name, [value], [before], raised=raised)
-    late = {
-        name: Unassigned(f"{name} is assigned inside this loop only, and is read where that may not have happened")
-        for name in sorted(names - carried.keys())
-    }
-    return Loop(before, {**bindings, **carried, **late}, carried)
+            start[name] = carried[name] = paths.unify(env, name, [value], [before], raised=raised)
+        else:
+            start[name] = value if value.conflict else late
+    return Loop(before, start, carried)
 
 
 def _iteration(

@@ -14,7 +14,7 @@ from dualbcast.frontend.builtins import BUILTINS
 from dualbcast.frontend.environment import CALLS, Environment, call_value, expression, held, lowers, register
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.inlining import bind, inline
-from dualbcast.frontend.loops import iterate
+from dualbcast.frontend.objects.comprehensions import iterate
 from dualbcast.frontend.objects.dictionaries import (
     dictionary,
     is_dictionary,

@@ -12,8 +12,7 @@ from typing import cast
 
 from dualbcast.errors import Location
 from dualbcast.frontend.environment import Environment, lowering_of, open_block
-from dualbcast.frontend.objects.outdated import current, note_changes
-from dualbcast.frontend.objects.sharing import add_base, merged_value
+from dualbcast.frontend.objects.outdated import add_base, current, merged_value, note_changes
 from dualbcast.frontend.records import (
     are_of_one_enumeration,
     as_complex,

@@ -14,9 +14,7 @@ from dualbcast.frontend.expressions import assign, fit_items, sequence
 from dualbcast.frontend.inlining import make_closure
 from dualbcast.frontend.messages import append_raise, parts_of_raise, raised, words
 from dualbcast.frontend.notes import note
-from dualbcast.frontend.objects.changes import change_item, with_items
-from dualbcast.frontend.objects.outdated import note_change
-from dualbcast.frontend.objects.sharing import refuse_shared
+from dualbcast.frontend.objects.changes import change, change_item, with_items
 from dualbcast.frontend.operators import condition, condition_of_branch, in_place, short_circuit
 from dualbcast.frontend.paths import close_branch, innermost_loop, jump, lower_side, statements
 from dualbcast.frontend.records import as_record
@@ -72,23 +70,20 @@ def _augmented(env: Environment, stmt: ast.AugAssign, _: Rest) -> None:
         return
     read = ast.copy_location(ast.Name(stmt.target.id, ast.Load()), stmt.target)
     before = expression(env, read)
+    both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
     if isinstance(before, Record) and before.can_change:
-        name, new = stmt.target.id, ast.BinOp(stmt.target, stmt.op, stmt.value)
-        made = "array" if is_array(before) else "list"
-        refuse_shared(env, stmt, name, before, f"a new {made}: {name} = {ast.unparse(new)}")
         if before.python_type is list and isinstance(stmt.op, ast.Add):
             after: Value = before.like([*before, *sequence(env, expression(env, stmt.value), stmt.value)])
-            env.refuse_outdated(before, stmt)
-            note_change(env.frame.bindings, before)
-            assign(env, stmt.target, after)
-            return
-    changed = in_place(env, stmt, before)
-    both = ast.copy_location(ast.BinOp(read, stmt.op, stmt.value), stmt)
-    after = expression(env, both) if changed is None else changed
-    if isinstance(before, Record) and before.can_change:
+        else:
+            after = expression(env, both)
         if is_array(before):
             after = with_items(env, stmt, before, ..., after)
-        note_change(env.frame.bindings, before)
+        made = "array" if is_array(before) else "list"
+        change(env, stmt, stmt.target.id, before, f"a new {made}: {stmt.target.id} = {ast.unparse(both)}")
+        after = after.like(after) if isinstance(after, Record) else after  # made after the change
+    else:
+        changed = in_place(env, stmt, before)
+        after = expression(env, both) if changed is None else changed
     assign(env, stmt.target, after)
 
 

@@ -52,6 +52,8 @@ class Record(tuple[Any, ...]):
     fields: tuple[str, ...]
     # What an array is a view of; the arrays or lists of which this is one, by the path or the iteration.
     bases: tuple[Record, ...] = ()
+    # Of an iterator: what it goes over, and the names that Python reads when it comes to an item.
+    late: tuple[Any, ...] = ()
     made: int  # when, by the clock
 
     def __new__(cls, kind: type, items: Iterable[Value], fields: tuple[str, ...] = ()) -> Record:
@@ -229,8 +231,6 @@ class Loop:
     # The paths that leave the loop, and those that start its next iteration.
     breaks: list[Edge] = field(default_factory=list)
     continues: list[Edge] = field(default_factory=list)
-    # The changes in place: the statement, the name, what changes, and what to write instead.
-    changed: list[tuple[ast.stmt, str, Record, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Frame:
     bindings: Bindings
     parent: Frame | None = None
     calls: tuple[tuple[str, Location], ...] = ()
-    caller: tuple[Frame, ast.AST] | None = None  # the call that this is, and where it is written
+    caller: Frame | None = None  # which calls it
     loops: list[Loop | Unrolled] = field(default_factory=list)
     returned_at: ast.AST | None = None
     name: str = ""

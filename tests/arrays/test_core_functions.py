@@ -309,9 +309,8 @@ def _of_an_argument(v: Any) -> Any:
     "function", [_of_two_names, _of_a_slice, _of_a_transpose, _of_an_item, _of_rows, _of_an_argument]
 )
 def test_a_change_in_place_that_another_name_would_see_is_refused(function: Any) -> None:
-    with pytest.raises(CompileError, match=r"share their elements, which NumPy would change in both\n") as caught:
+    with pytest.raises(CompileError, match=r"shares its elements with (.*, which line \d+ changes|what the loop goes over)"):
         differentiable_broadcast(function, signature="(3)->(3)")(np.ones(3))
-    assert "Write instead: a new array: " in str(caught.value)
 
 
 def _of_one_name(v: Any) -> Any:

@@ -125,9 +125,9 @@ TABLE: dict[str, list[Is | Not | Nowhere]] = {
         Is("z = x\nz *= y\nz -= 1\nreturn z"),
         Is("t = [x]\nt += [y]\nt[0] *= 2\nreturn t"),
         Not(
-            "t = [x]\ns = t\n«t += [y]»\nreturn t, s",
-            "s and t share their elements, which Python would change in both",
-            "a new list: t = t + [y]",
+            "t = [x]\ns = t\nt += [y]\nreturn t, «s»",
+            "s shares its elements with t, which line 4 changes in place: Python would change both",
+            "a copy, made before the change",
         ),
     ],
     "AnnAssign": [Is("z: float = x * y\nw: int\nw = 2\nreturn z * w")],

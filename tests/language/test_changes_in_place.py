@@ -89,6 +89,15 @@ CHANGES = {
     "items of a generator that change": (
         "def g():\n    t = [x]\n    t[0] += y\n    yield t[0]\n    t[0] *= 2\n    yield t[0]\nreturn tuple(g())"
     ),
+    "a list under two names of which one is read": "a = b = [x]\na.append(y)\nreturn a, len(a)",
+    "a view that is made after the change": "a = np.eye(2) * x\na[0] = y\nb = a[0]\nreturn a[0, 0], b[1]",
+    "a change on the last way around a loop": (
+        "a, n = [x, y], 0\nwhile n < 3 * x:\n    n += 1\n    a[0] *= 2\n    if y > 0.5:\n        break\nreturn a, n"
+    ),
+    "names that items were made of": (
+        "s, r = x, []\nfor d in reversed(((s := s + 1), s)):\n    r.append(d)\n    s = 0.5 * d\n"
+        "for d in zip([s * j for j in range(3)], map(abs, (s, r[0]))):\n    s += d[0] * d[1]\nreturn s"
+    ),
     "a whole number": "return x.is_integer(), (2 * x).is_integer()",
 }
 
@@ -99,45 +108,49 @@ def test_changes_give_what_python_gives(body: str) -> None:
 
 
 SHARED = {
-    "two names": ("a = b = [x]\n«a.append(y)»\nreturn sum(b)", "b and a share their elements, which Python"),
+    "two names": ("a = b = [x]\na.append(y)\nreturn sum(«b»)", "b shares its elements with a"),
     "a choice of arrays": (
-        "a, c = np.array([x, y]), np.ones(2)\nb = a if x > 1 else c\n«b += 1»\nreturn a[0] * b[1]",
-        "a and b share their elements, which NumPy",
+        "a, c = np.array([x, y]), np.ones(2)\nb = a if x > 1 else c\nb += 1\nreturn «a»[0] * b[1]",
+        "a shares its elements with b",
     ),
     "a choice of equal arrays": (
-        "a, c = np.ones(2), np.ones(2)\nb = a if x > 1 else c\n«b += x»\nreturn c[0] * b[1]",
-        "c and b share their elements, which NumPy",
+        "a, c = np.ones(2), np.ones(2)\nb = a if x > 1 else c\nb += x\nreturn «c»[0] * b[1]",
+        "c shares its elements with b",
     ),
     "arrays of two paths": (
-        "a, c = np.array([x, y]), np.ones(2)\nif x > 1:\n    b = a\nelse:\n    b = c\n«b[0] = y»\nreturn c[0]",
-        "c and b share their elements, which NumPy",
+        "a, c = np.array([x, y]), np.ones(2)\nif x > 1:\n    b = a\nelse:\n    b = c\nb[0] = y\nreturn «c»[0]",
+        "c shares its elements with b",
     ),
     "an array of an inner call": (
         "def pick(u, v):\n    if x > 1:\n        return u\n    return v\na = np.array([x, y])\n"
-        "b = pick(a, np.ones(2))\n«b += 1»\nreturn a[0]",
-        "a and b share their elements, which NumPy",
+        "b = pick(a, np.ones(2))\nb += 1\nreturn «a»[0]",
+        "a shares its elements with b",
     ),
     "an array after a loop": (
-        "a, b, n = np.array([x, y]), np.zeros(2), 0\nwhile n < x:\n    n += 1\n    b = a\n«b += 1»\nreturn a[0]",
-        "a and b share their elements, which NumPy",
+        "a, b, n = np.array([x, y]), np.zeros(2), 0\nwhile n < x:\n    n += 1\n    b = a\nb += 1\nreturn «a»[0]",
+        "a shares its elements with b",
     ),
     "lists that change places in a loop": (
-        "a, b, n = [x], [y], 0\nwhile n < x:\n    a, b = b, a\n    n += 1\n    «a[0] = x»\nreturn a[0] - b[0]",
-        "share their elements",
+        "a, b, n = [x], [y], 0\n«while n < x:»\n    a, b = b, a\n    n += 1\n    a[0] = x\nreturn a[0] - b[0]",
+        "b shares its elements with what this loop changes in place",
     ),
     "an array that the next iteration shares": (
-        "a, b, n = np.array([x, y]), np.zeros(2), 0\nwhile n < x:\n    n += 1\n    «b += 1»\n    b = a\nreturn a[0]",
-        "a and b share their elements",
+        "a, b, n = np.array([x, y]), np.zeros(2), 0\n«while n < x:»\n    n += 1\n    b += 1\n    b = a\nreturn a[0]",
+        "b shares its elements with what this loop changes in place",
     ),
-    "a view": ("a = np.eye(2) * x\nb = a[0]\n«b[0] = y»\nreturn a[0, 0]", "a and b share their elements, which NumPy"),
-    "a list in a list": ("t = [[x], [y]]\ns = t[0]\n«s.append(y)»\nreturn sum(t[0])", "t and s share their elements"),
+    "a view": ("a = np.eye(2) * x\nb = a[0]\nb[0] = y\nreturn «a»[0, 0]", "a shares its elements with b"),
+    "a list in a list": ("t = [[x], [y]]\ns = t[0]\ns.append(y)\nreturn sum(«t»[0])", "t shares its elements with s"),
     "a view of another shape": (
-        "a = np.array([x, y])\nb = a.reshape(2, 1)\n«b += 1»\nreturn a[0]",
-        "a and b share their elements, which NumPy",
+        "a = np.array([x, y])\nb = a.reshape(2, 1)\nb += 1\nreturn «a»[0]",
+        "a shares its elements with b",
     ),
     "the same array again": (
-        "a = np.array([x, y])\nb = np.asarray(a)\n«b[0] = 1.0»\nreturn a[0]",
-        "a and b share their elements, which NumPy",
+        "a = np.array([x, y])\nb = np.asarray(a)\nb[0] = 1.0\nreturn «a»[0]",
+        "a shares its elements with b",
+    ),
+    "a list before a loop that a call has changed": (
+        "def g(v):\n    v[0] = y\n    return 1.0\na = [x]\nn = g(a)\nwhile n < 3 * x:\n    n += 1\n    a = [*«a»]\nreturn a",
+        "a shares its elements with v",
     ),
     "a default": (
         "def g(v=[0.0]):\n    «v.append(x)»\n    return len(v)\nreturn g() + g()",
@@ -163,35 +176,39 @@ SHARED = {
 }
 
 
-OUTDATED = "this shares its elements with what has changed in place since"
-
 # Changes that reach what no name of the function that changes it has.
 OUT_OF_SIGHT = {
     "a name that a function reads": (
         "a, b = [x], [y]\ndef g():\n    return «b»[0]\nb = a\na[0] = 2 * x\nreturn g()",
-        OUTDATED,
+        "b shares its elements with a",
     ),
     "a name of another call": (
         "def make():\n    a = [x]\n    return a, lambda: «a»[0]\na, g = make()\na[0] = y\nreturn g()",
-        OUTDATED,
+        "this shares its elements with a",
     ),
-    "a default that is read": ("a = [x]\ndef g(v=a):\n    return v[0]\na[0] = y\nreturn «g»()", OUTDATED),
-    "a dictionary whose method has a name": ("d = {'k': x}\ng = d.get\nd['k'] = y\nreturn «g»('k')", OUTDATED),
+    "a default that is read": (
+        "a = [x]\ndef g(v=a):\n    return v[0]\na[0] = y\nreturn «g»()",
+        "g shares its elements with a",
+    ),
+    "a dictionary whose method has a name": (
+        "d = {'k': x}\ng = d.get\nd['k'] = y\nreturn «g»('k')",
+        "g shares its elements with d",
+    ),
     "arguments by name": (
         "def g(v, **kw):\n    v.append(y)\n    return len(«kw»['b'])\na = [x]\nreturn g(a, b=a)",
-        OUTDATED,
+        "kw shares its elements with v",
     ),
     "a statement of two lines": (
-        "def g(v):\n    «v.append(y)»\n    return 1.0\na = [x]\nt = [a,\n     g(a)]\nreturn len(t[0])",
-        "a outside of this function and v share their elements",
+        "def g(v):\n    v.append(y)\n    return 1.0\na = [x]\nt = «[a,»\n     g(a)]\nreturn len(t[0])",
+        "this shares its elements with v",
     ),
     "a comprehension": (
         "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nreturn [g(«a») for _ in range(2)]",
-        OUTDATED,
+        "a shares its elements with v",
     ),
     "a function that is called twice": (
         "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nh = lambda: g(«a»)\nreturn h() + h()",
-        OUTDATED,
+        "a shares its elements with v",
     ),
     "an iteration": (
         "def g(v):\n    v.append(y)\n    return len(v)\na, s = [x], 0\nfor k in range(3):\n    s += g(«a»)\nreturn s",
@@ -205,28 +222,28 @@ OUT_OF_SIGHT = {
         "a = [x]\nb = a\nfor k in range(3):\n    a[0] = «b»[0] + 1\nreturn a[0]",
         "b shares its elements with what an earlier iteration changes in place",
     ),
-    "items without a name": ("s = 0\nfor u in [[x]] * 2:\n    «u.append(y)»\n    s += len(u)\nreturn s", OUTDATED),
+    "items without a name": (
+        "s = 0\nfor u in [[x]] * 2:\n    «u.append(y)»\n    s += len(u)\nreturn s",
+        "this shares its elements with u",
+    ),
     "what an index changes": (
         "def g(v):\n    v[0] = y\n    return 0\na = [x]\nh, k = (lambda: a), (lambda: g(a))\nreturn «h()»[k()]",
-        OUTDATED,
+        "this shares its elements with v",
     ),
     "items of a generator": (
         "def g():\n    a = [x]\n    yield a\n    a[0] = y\n    yield a\nreturn list(«g()»)[0][0]",
-        OUTDATED,
+        "this shares its elements with a",
     ),
     "arguments of map": (
         "def g(v):\n    v.append(y)\n    return len(v)\na = [x]\nreturn list(«map(g, (a, a))»)",
-        OUTDATED,
+        "this shares its elements with v",
     ),
     "a row of a list of rows": (
-        "m = np.array([[x, y], [1.0, 2.0]])\nt = [*m]\n«m[0, 0] = 9.0»\nreturn t[0][0]",
-        "t and m share their elements, which NumPy",
+        "m = np.array([[x, y], [1.0, 2.0]])\nt = [*m]\nm[0, 0] = 9.0\nreturn «t»[0][0]",
+        "t shares its elements with m",
     ),
-    "real parts": (
-        "a = np.array([x + 1j, y])\nb = a.real\n«a[0] = 1j»\nreturn b[0]",
-        "b and a share their elements, which NumPy",
-    ),
-    "numpy.real": ("a = np.array([x, y])\nb = np.real(a)\n«a[0] = y»\nreturn b[0]", "b and a share their elements"),
+    "real parts": ("a = np.array([x + 1j, y])\nb = a.real\na[0] = 1j\nreturn «b»[0]", "b shares its elements with a"),
+    "numpy.real": ("a = np.array([x, y])\nb = np.real(a)\na[0] = y\nreturn «b»[0]", "b shares its elements with a"),
     "a view that a loop goes over": (
         "a = np.array([x, y])\nfor v in a[::-1]:\n    «a[0] += v»\nreturn a[0]",
         "a changes while a loop goes over it",
@@ -244,8 +261,8 @@ OUT_OF_SIGHT = {
         "t changes while a loop goes over it",
     ),
     "values of a dictionary": (
-        "d = {'a': x}\nv = d.values()\n«d['a'] = y»\nreturn sum(v)",
-        "v and d share their elements",
+        "d = {'a': x}\nv = d.values()\nd['a'] = y\nreturn sum(«v»)",
+        "v shares its elements with d",
     ),
     "a dictionary that a loop goes over": (
         "d = {'a': x, 'b': y}\nfor k, v in d.items():\n    «d['b'] = v * 2»\nreturn d['b']",
@@ -253,7 +270,7 @@ OUT_OF_SIGHT = {
     ),
     "rows that change places": (
         "m = np.array([[x, y], [1.0, 2.0]])\nm[0], «m[1]» = m[1], m[0]\nreturn m[1, 1]",
-        OUTDATED,
+        "this shares its elements with m",
     ),
     "what a generator counts": (
         "a = [x]\nfor n in (len(a) for _ in range(3)):\n    «a.append(y)»\nreturn len(a)",

@@ -1,6 +1,6 @@
 """Changes of lists, dictionaries and small arrays in place: the name stands for a new one afterwards.
 
-A change is refused where another name would see it in Python, too.
+What shares elements with it is out of date then (`outdated.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dualbcast.frontend.environment import KNOWN_INDEX, Environment, call_value,
 from dualbcast.frontend.expressions import sequence
 from dualbcast.frontend.notes import note
 from dualbcast.frontend.objects.dictionaries import dictionary, is_dictionary, items_at, text_key
-from dualbcast.frontend.objects.outdated import note_change
-from dualbcast.frontend.objects.sharing import refuse_shared
+from dualbcast.frontend.objects.iterated import refuse_iterated
+from dualbcast.frontend.objects.outdated import LASTING, note_change, roots
 from dualbcast.frontend.values import Arguments, Record, Static, Value, describe, is_complex, without_name
 from dualbcast.ir.nodes import Atom, Const
 
@@ -64,11 +64,18 @@ def change_item(env: Environment, stmt: ast.stmt, target: ast.Subscript, value: 
 
 
 def _rebind(env: Environment, stmt: ast.stmt, name: str, before: Record, after: Record, instead: str) -> None:
-    refuse_shared(env, stmt, name, before, instead)
-    env.refuse_outdated(before, stmt)
-    note_change(env.frame.bindings, before)
-    env.frame.bindings[name] = after
+    change(env, stmt, name, before, instead)
+    env.frame.bindings[name] = after.like(after)  # made after the change
     note(env, "assign", name, after, stmt)
+
+
+def change(env: Environment, stmt: ast.stmt, name: str, before: Record, instead: str) -> None:
+    """Note a change in place, or refuse it; the message says what to write instead."""
+    if any(root is LASTING for root in roots(before)):
+        env.fail(stmt, f"{name} is a default, which Python would change for later calls, too", "None as the default")
+    refuse_iterated(env, stmt, name, before, instead)
+    env.refuse_outdated(before, stmt)
+    note_change(env.frame.bindings, before, name, stmt)
 
 
 def _instead(before: Record, name: str) -> str:

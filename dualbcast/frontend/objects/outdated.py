@@ -27,11 +27,26 @@ from dualbcast.frontend.values import (
 )
 from dualbcast.ir.nodes import Const, Var
 
-# When each record has changed, by when it was made.
-Changes = Mapping[int, int]
-
-OUTDATED = "this shares its elements with what has changed in place since, which Python would change in both"
 COPY = "a copy, made before the change"
+# Stands for what a default has after other calls.
+LASTING = Record(list, ())
+
+
+class Change(NamedTuple):
+    """A change in place: when it is, under which name, and in which line."""
+
+    at: int
+    name: str
+    line: int
+
+    def problem(self, shown: str) -> str:
+        """What is wrong with reading something that shares elements with what has changed."""
+        where = f"{self.name}, which line {self.line} changes in place: Python would change both"
+        return f"{'this' if shown == self.name else shown} shares its elements with {where}"
+
+
+# The last change of each record, by when it was made.
+Changes = Mapping[int, Change]
 
 
 class Read(NamedTuple):
@@ -41,6 +56,13 @@ class Read(NamedTuple):
     value: Value
     owner: Frame
     is_outer: bool
+
+
+def note_late(value: Value, over: Iterable[Value], reads: Iterable[Read]) -> Value:
+    """Note what an iterator goes over, and the names that Python reads when it comes to an item."""
+    if isinstance(value, Record) and value.is_iterator:
+        value.late = (*over, *reads)
+    return value
 
 
 def roots(record: Record) -> list[Record]:
@@ -61,18 +83,22 @@ def roots(record: Record) -> list[Record]:
     return found or [record]
 
 
-def is_outdated(value: object, changes: Changes, before: float = float("inf")) -> bool:
-    """Whether a value, or what is in it, was made before a change of its elements; and before a time, if one is given.
+def missed_change(value: object, changes: Changes, before: float = float("inf")) -> Change | None:
+    """The change of its elements before which a value, or what is in it, was made; and before a time, if one is given.
 
     A function has its defaults, and the arguments that it holds.
     """
+    if not changes:
+        return None
     if isinstance(value, Const | Var):
-        return False
+        return None
     if isinstance(value, Record):
-        if value.made < before and any(changes.get(root.made, 0) > value.made for root in roots(value)):
-            return True
+        for root in roots(value):
+            change = changes.get(root.made)
+            if change is not None and value.made < min(change.at, before):
+                return change
         if value.python_type is np.ndarray:
-            return False  # its rows are views of it
+            return None  # its rows are views of it
     parts: Iterable[object]
     match value:
         case tuple():
@@ -86,8 +112,8 @@ def is_outdated(value: object, changes: Changes, before: float = float("inf")) -
         case Closure():
             parts = value.defaults.values()
         case _:
-            return False
-    return any(is_outdated(part, changes, before) for part in parts)
+            return None
+    return next((found for part in parts if (found := missed_change(part, changes, before))), None)
 
 
 def changes_of(bindings: Bindings) -> Changes:
@@ -98,8 +124,9 @@ def changes_of(bindings: Bindings) -> Changes:
 
 def current(bindings: Bindings, name: str, missing: Value) -> Value:
     """The value of a name at the end of a path, unless a change in place has left it out of date there."""
-    value, changes = bindings.get(name, missing), changes_of(bindings)
-    return Unassigned(OUTDATED, conflict=True) if changes and is_outdated(value, changes) else value
+    value = bindings.get(name, missing)
+    change = missed_change(value, changes_of(bindings))
+    return value if change is None else Unassigned(change.problem(name.strip("<>")), conflict=True)
 
 
 def renew(after: Bindings, ends: Iterable[Bindings], carried: Bindings) -> None:
@@ -118,17 +145,55 @@ def renewed(value: Value) -> Value:
     return new
 
 
-def note_change(bindings: Bindings, record: Record) -> None:
-    """Note that a list, a dictionary or an array changes now."""
-    now = next(CLOCK)
-    bindings[Key.CHANGED] = Static({**changes_of(bindings), **{root.made: now for root in roots(record)}})
+def add_base(target: Record, value: Record) -> None:
+    """Note that a name that a loop carries may stand for this value, too."""
+    known = roots(target)
+    if not all(any(root is other for other in known) for root in roots(value)):
+        target.bases = (*target.bases, value)
+
+
+def merged_value(value: Value, values: list[Value]) -> Value:
+    """What several values are under one name; a change of it in place is one of any of them."""
+    bases = tuple(each for each in values if isinstance(each, Record) and each.can_change)
+    if isinstance(value, Record) and bases:
+        value = value.like(value)
+        value.bases = bases
+    return value
+
+
+def spread_changes(bindings: Bindings, carried: Iterable[Value], begun: int) -> None:
+    """Note that a change in an iteration of a loop, begun at a time, is one of all that its name is in others."""
+    groups = [group for value in carried for group in _groups(value) if len(group) > 1]
+    changes, before = dict(changes_of(bindings)), None
+    while groups and changes != before:
+        before = dict(changes)
+        for group in groups:
+            found = [change for made in group if (change := changes.get(made)) and change.at > begun]
+            if found:
+                changes |= dict.fromkeys(group, max(found))
+    if changes:
+        bindings[Key.CHANGED] = Static(changes)
+
+
+def _groups(value: Value) -> Iterable[list[int]]:
+    """When all that a value may be was made, and likewise for the values in it."""
+    if isinstance(value, Record):
+        yield [root.made for root in roots(value)]
+        for item in value:
+            yield from _groups(item)
+
+
+def note_change(bindings: Bindings, record: Record, name: str, node: ast.stmt) -> None:
+    """Note that a list, a dictionary or an array changes now, under a name and in a statement."""
+    change = Change(next(CLOCK), name, node.lineno)
+    bindings[Key.CHANGED] = Static({**changes_of(bindings), **{root.made: change for root in roots(record)}})
 
 
 def note_changes(bindings: Bindings, others: Iterable[Bindings]) -> None:
     """Note the changes of other paths."""
     merged = dict(changes_of(bindings))
     for other in others:
-        for made, at in changes_of(other).items():
-            merged[made] = max(at, merged.get(made, 0))
+        for made, change in changes_of(other).items():
+            merged[made] = max(change, merged.get(made, change))
     if merged:
         bindings[Key.CHANGED] = Static(merged)
