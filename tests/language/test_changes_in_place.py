@@ -149,7 +149,8 @@ SHARED = {
         "a shares its elements with b",
     ),
     "a list before a loop that a call has changed": (
-        "def g(v):\n    v[0] = y\n    return 1.0\na = [x]\nn = g(a)\nwhile n < 3 * x:\n    n += 1\n    a = [*«a»]\nreturn a",
+        "def g(v):\n    v[0] = y\n    return 1.0\na = [x]\nn = g(a)\n"
+        "while n < 3 * x:\n    n += 1\n    a = [*«a»]\nreturn a",
         "a shares its elements with v",
     ),
     "a default": (
