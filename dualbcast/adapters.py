@@ -99,6 +99,11 @@ class Adapter(ABC):
         differentiates the call, it is one that other arguments broadcast beside."""
         raise NotImplementedError
 
+    def on_host(self, element: Any, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:  # noqa: ARG002
+        """For statements that run beside a call of `apply`: the values, with arrays of NumPy's that have their numbers,
+        and which of the elements are masked, if any are. None where there are no numbers yet, or not on the host."""
+        return None
+
     def form(self, value: Any) -> Hashable:
         """A key of the properties of an array on which its token depends, as part of the key of a call."""
         return getattr(value, "dtype", None)

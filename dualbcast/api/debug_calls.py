@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from dualbcast.adapters import adapter_of
+from dualbcast.api.foreign_calls import ForeignSpecialisation
 from dualbcast.api.specialisation import Specialisation
 from dualbcast.program.debug_statements import DebugStatements
 from dualbcast.program.element import Derivation, Ran, Summed
@@ -23,9 +24,12 @@ class DebugSpecialisation(Specialisation):
 
     def speak(self, values: tuple[Any, ...]) -> None:
         """Run the statements for the arguments of a call, if its arrays are on the host, or with the option `debug`."""
-        names = self.element.names
-        is_wanted = self.element.options.debug or not any(is_array(value, "cupy") for value in values)
-        if is_wanted and adapter_of(values, names) is None:
+        adapter = adapter_of(values, self.element.names)
+        if adapter is not None:
+            found = adapter.on_host(self.element, values)
+            if found is not None:
+                self._statements.run(*found)
+        elif self.element.options.debug or not any(is_array(value, "cupy") for value in values):
             self._statements.run(values)
 
     def run(self, which: Which, values: tuple[Any, ...], out: tuple[Any, ...] | None = None, forms: Any = None) -> Ran:
@@ -47,3 +51,11 @@ class DebugSpecialisation(Specialisation):
     def sums(self, derivation: Summed | None, values: tuple[Any, ...], weights: Any = None) -> Ran:
         self.speak(values)
         return super().sums(derivation, values, weights)
+
+
+class ForeignDebugSpecialisation(DebugSpecialisation, ForeignSpecialisation):
+    """The same for calls on arrays of another library's."""
+
+    def _call(self, function: object, specialisation: object, values: tuple[Any, ...], out: Any) -> Any:
+        self.speak(values)
+        return super()._call(function, specialisation, values, out)

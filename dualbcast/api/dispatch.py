@@ -164,17 +164,20 @@ class Dispatch:
         first = directions(wrt, form, names, signature, self.binder)
         second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
         recorder = recorder_of(values)
-        if adapter is None or recorder is not None:
-            if program.speaks and self.options.debug is not False:
-                # Imported here, since most functions neither print nor assert.
-                from dualbcast.api.debug_calls import DebugSpecialisation
-
-                return DebugSpecialisation(program, signature, first, second, recorder), values
+        is_foreign, speaks = (
+            adapter is not None and recorder is None,
+            program.speaks and self.options.debug is not False,
+        )
+        if not is_foreign and not speaks:
             return Specialisation(program, signature, first, second, recorder), values
-        # Imported here, since most processes have no arrays of other libraries.
+        # Imported here: most functions neither print nor assert, and most processes have no arrays of other libraries.
+        from dualbcast.api.debug_calls import DebugSpecialisation, ForeignDebugSpecialisation
         from dualbcast.api.foreign_calls import ForeignSpecialisation
 
-        return ForeignSpecialisation(program, signature, first, second, adapter), values
+        if adapter is not None and recorder is None:
+            foreign = ForeignDebugSpecialisation if speaks else ForeignSpecialisation
+            return foreign(program, signature, first, second, adapter), values
+        return DebugSpecialisation(program, signature, first, second, recorder), values
 
     def _program(self, form: Form, values: tuple[Any, ...], adapter: Adapter | None) -> tuple[Program, tuple[Any, ...]]:
         """The function lowered for values of these kinds, anew where a guard fails; and the captured arrays."""

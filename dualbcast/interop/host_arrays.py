@@ -31,6 +31,9 @@ class HostAdapter(Adapter):
     def whole(self, value: Any, name: str) -> Any:
         return self.array_in(value, name)
 
+    def on_host(self, element: Element, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:
+        return tuple(map(self.array_in, values, element.names)), None
+
     def token(self, value: Any, name: str) -> Any:
         return sign((self.array_in(value, name),), (name,)).tokens[0]
 

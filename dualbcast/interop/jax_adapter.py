@@ -55,6 +55,20 @@ class JaxAdapter(Adapter):
 
         return tuple(map(like, values))
 
+    def on_host(self, element: Element, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:  # noqa: ARG002
+        arrays = []
+        for value in values:
+            if isinstance(value, jax.core.Tracer):  # while derivatives are taken, it has the number
+                value = value.to_concrete_value()
+                if value is None:
+                    return None
+            if isinstance(value, jax.Array):
+                if any(device.platform != "cpu" for device in value.devices()):
+                    return None
+                value = np.asarray(value)
+            arrays.append(value)
+        return tuple(arrays), None
+
     def form(self, value: Any) -> Hashable:
         return value.dtype, _is_weak(value), jax.config.jax_enable_x64
 

@@ -30,17 +30,9 @@ class MaskedAdapter(HostAdapter):
         return self.array_in(value, name)
 
     def put_back(self, array: Any, values: Sequence[Any]) -> Any:
-        masks = [
-            value.mask for value in values if isinstance(value, np.ma.MaskedArray) and value.mask is not np.ma.nomask
-        ]
-        if not masks and not any(isinstance(value, np.ma.MaskedArray) for value in values):
+        if not any(isinstance(value, np.ma.MaskedArray) for value in values):
             return array
-        mask: Any = np.ma.nomask
-        if masks:
-            mask = np.zeros(np.shape(array), np.bool_)
-            for each in masks:
-                mask |= each
-        return np.ma.MaskedArray(array, mask)
+        return np.ma.MaskedArray(array, _mask(values, np.shape(array)))
 
     def apply(
         self,
@@ -59,8 +51,26 @@ class MaskedAdapter(HostAdapter):
         # The kernel's own sums would have masked elements in them.
         return tuple([y if at is None else _summed(y, values[at]) for y, at in zip(outputs, sums, strict=True)])
 
+    def on_host(self, element: Element, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:
+        if element.whole:
+            values = tuple(map(_valid_below_mask, values))
+        at_elements = [value for at, value in enumerate(values) if at not in element.whole]
+        arrays, _ = super().on_host(element, values) or (values, None)
+        return arrays, _mask(at_elements, self.shape(tuple(at_elements)))
+
     def stack(self, blocks: Sequence[Any]) -> Any:
         return np.ma.stack(blocks, axis=-1)
+
+
+def _mask(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Whether an element of the values, which broadcast to a shape, is masked; `nomask` where none can be."""
+    masks = [np.ma.getmask(value) for value in values]
+    if all(each is np.ma.nomask for each in masks):
+        return np.ma.nomask
+    mask = np.zeros(shape, np.bool_)
+    for each in masks:
+        mask |= each
+    return mask
 
 
 def _nan_below_mask(value: Any) -> Any:

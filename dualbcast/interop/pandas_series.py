@@ -50,6 +50,10 @@ class SeriesAdapter(HostAdapter):
         names = {value.name for value in series}
         return pd.Series(array, index=series[0].index, name=names.pop() if len(names) == 1 else None, copy=False)
 
+    def on_host(self, element: Any, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:
+        self._check(values)
+        return super().on_host(element, values)
+
     def apply(self, element: Any, values: tuple[Any, ...], dtypes: Any, sums: Any = None) -> tuple[Any, ...]:
         self._check(values)
         return super().apply(element, values, dtypes, sums)

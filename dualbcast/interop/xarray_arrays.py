@@ -60,6 +60,24 @@ class LabelledAdapter(Adapter):
             return outputs
         return tuple([y if at is None else _summed(y, values[at]) for y, at in zip(outputs, sums, strict=True)])
 
+    def on_host(self, element: Element, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:
+        labelled = [value for value in values if isinstance(value, xr.DataArray | xr.Variable)]
+        if not all(isinstance(value.data, np.ndarray) for value in labelled):
+            return None
+        found: list[tuple[Any, ...]] = []
+
+        def noted(*arrays: Any) -> Any:
+            found.append(arrays)
+            return np.empty(
+                np.broadcast_shapes(*[np.shape(x) for at, x in enumerate(arrays) if at not in element.whole])
+            )
+
+        try:
+            xr.apply_ufunc(noted, *values)
+        except xr.AlignmentError:  # which `apply` explains
+            return None
+        return found[0], None
+
     def shape(self, values: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple(_sizes(values).values())
 

@@ -29,8 +29,8 @@ class DebugStatements:
             flagged = pipeline.run(pipeline.speaking(), function)
         self._speaking = Element(flagged, names, label, options._replace(check=None))
 
-    def run(self, values: tuple[Any, ...]) -> None:
-        """Run the statements for the arguments of a call.
+    def run(self, values: tuple[Any, ...], masked: Any = None) -> None:
+        """Run the statements for the arguments of a call, but not for the elements that are `masked`.
 
         Raises
         ------
@@ -39,6 +39,8 @@ class DebugStatements:
         """
         # A byte for each element: its sum in the kernel would take 20 µs more for small arrays.
         (flags,) = self._speaking.parts(values)
+        if masked is not None:
+            flags = flags & ~masked
         if not flags.any():
             return
         operands = classify(values, self.names)

@@ -12,9 +12,10 @@ import torch
 
 from dualbcast.adapters import Adapter, register
 from dualbcast.interop.bridge import bridged
-from dualbcast.interop.pytorch.autograd import call
+from dualbcast.interop.pytorch.autograd import call, is_traced
 from dualbcast.interop.pytorch.memory import numpy_dtype, torch_dtype
 from dualbcast.interop.pytorch.operations import Symbol, operation
+from dualbcast.interop.pytorch.transforms import arrays_below
 from dualbcast.interop.pytorch.whole_arrays import Bridged
 from dualbcast.program.element import Element
 from dualbcast.runtime.arguments import DType
@@ -45,6 +46,10 @@ class TorchAdapter(Adapter):
 
     def bound(self, element: Element, dtypes: tuple[DType, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         return partial(call, operation(element, dtypes))
+
+    def on_host(self, element: Element, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any] | None:
+        arrays = None if is_traced() else arrays_below(values, element.whole)
+        return None if arrays is None else (arrays, None)
 
     def with_whole(self, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         made, tensors, results = bridged(self, function, args, named)

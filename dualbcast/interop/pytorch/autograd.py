@@ -26,12 +26,12 @@ _is_recording, _unwrap_if_dead = torch.is_grad_enabled, torch._C._functorch.unwr
 def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The outputs of an operation for tensors and numbers, recorded where PyTorch records."""
     guards, prepared, requires_grad = operation.latest
-    is_traced = _is_traced()  # which the guards do not see
-    if guards is None or is_traced or not guards.check(*values):
+    traced = is_traced()  # which the guards do not see
+    if guards is None or traced or not guards.check(*values):
         if _is_transforming():
             return _tuple(Transformed.apply(operation, *values))
         values = tuple(map(_alive, values))
-        if is_traced or any(map(_is_special, values)):
+        if traced or any(map(_is_special, values)):
             return dispatched(operation, values)
         prepared, requires_grad = operation.find(values)
     if (requires_grad and _is_recording()) or forward_ad._current_level >= 0:
@@ -39,7 +39,7 @@ def call(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return prepared.run(values)  # type: ignore[no-any-return]
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
     """Whether PyTorch notes the operations that it dispatches, or `torch.jit.trace` does."""
     return _dispatch_modes() or _is_in_force(_PRE_DISPATCH) or _tracing_state() is not None
 
@@ -128,7 +128,7 @@ class Transformed(torch.autograd.Function):  # type: ignore[misc]
     def forward(operation: Operation, *values: Any) -> tuple[Any, ...]:
         if any(isinstance(value, Tensor) and type(value) not in (Tensor, Parameter) for value in values):
             return dispatched(operation, values)
-        return dispatched(operation, values) if _is_traced() else operation.run(values)
+        return dispatched(operation, values) if is_traced() else operation.run(values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch._dynamo import graph_break, nonstrict_trace, trace_rules
 
 from dualbcast.api.function import FUNCTIONS, BroadcastFunction
-from dualbcast.errors import DualbcastError
+from dualbcast.errors import DualbcastError, FailedAssertion, RaisedError
 from dualbcast.interop.pytorch.operations import Symbol
 
 _SYMBOLS = {torch.SymFloat: float, torch.SymInt: int}
@@ -87,5 +87,7 @@ def _traced(number: int, method: str, arguments: tuple[Any, ...], named: dict[st
     function = FUNCTIONS[number]
     try:
         return {"": getattr(function, method)(*_restored(arguments), **(_restored(named) or {}))}
+    except (FailedAssertion, RaisedError):  # of the user's statements, where the backend `eager` runs this on numbers
+        raise
     except DualbcastError as error:
         return {f"{type(error).__name__}: {error}": ()}
