@@ -31,6 +31,7 @@ from dualbcast.frontend.inlining import count, frame_of_call, in_order, inline, 
 from dualbcast.frontend.made_records import make_record
 from dualbcast.frontend.objects.comprehensions import reduce_generator
 from dualbcast.frontend.objects.dictionaries import is_dictionary, items_at
+from dualbcast.frontend.objects.iterators import quantified
 from dualbcast.frontend.source import REDUCTIONS, positional_parameters
 from dualbcast.frontend.values import (
     Arguments,
@@ -65,11 +66,12 @@ _IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
 @lowers(ast.Call)
 def _call(env: Environment, node: ast.Call) -> Value:
     callee = expression(env, node.func)
-    first = node.args[0] if node.args else None
-    if isinstance(callee, Static) and isinstance(first, ast.GeneratorExp):
-        function = callee.object
-        if isinstance(function, types.BuiltinFunctionType) and function in REDUCTIONS:
-            return reduce_generator(env, function, first, node, functools.partial(_call_callee, env, callee, node))
+    function = callee.object if isinstance(callee, Static) else None
+    if node.args and isinstance(function, types.BuiltinFunctionType) and function in REDUCTIONS:
+        first, call = node.args[0], functools.partial(_call_callee, env, callee, node)
+        if isinstance(first, ast.GeneratorExp):
+            return reduce_generator(env, function, first, node, call)
+        return quantified(env, function, node) or call()
     return _call_callee(env, callee, node)
 
 
@@ -120,9 +122,8 @@ def _call_object(env: Environment, callee: Static, arguments: Arguments, node: a
         keywords = {key: _bound(env, function, function.keywords, key, node) for key in function.keywords}
         return call_value(env, Static(function.func), arguments.after(Arguments(args, keywords)), node)
     if isinstance(function, types.MethodType):
-        return call_value(
-            env, Static(function.__func__), arguments.after(Arguments((Static(function.__self__),))), node
-        )
+        own = Arguments((Static(function.__self__),))
+        return call_value(env, Static(function.__func__), arguments.after(own), node)
     if isinstance(function, type) and (dataclasses.is_dataclass(function) or hasattr(function, "_field_defaults")):
         return make_record(env, function, arguments, node)
     if not isinstance(function, FunctionType):
@@ -206,9 +207,8 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
         env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
         return _inline_any(env, method, arguments.after(Arguments((Static(function),))), node)
     is_pure = isinstance(function, enum.EnumMeta) or isinstance(getattr(function, "__self__", None), _IMMUTABLE)
-    if is_pure or _module_of(function) in ("math", "_operator"):
-        return _call_now(env, function, arguments, node)
-    return None
+    is_pure = is_pure or _module_of(function) in ("math", "_operator")
+    return _call_now(env, function, arguments, node) if is_pure else None
 
 
 def _call_wrapped(env: Environment, function: Any, node: ast.Call, *args: Value) -> Value:

@@ -257,7 +257,41 @@ def by_a_case(x: float) -> float:
             raise ZeroDivisionError("never " + "more")
 
 
-RAISING = [no_convergence, one_of_two, in_a_loop_that_is_written_out, in_an_inner_call, by_a_case]
+def below(x: float, limit: float = 1.0) -> bool:
+    if x > 3.0:
+        raise ValueError(f"{x} is large")
+    return x < limit
+
+
+def any_of_a_map(x: float) -> int:
+    return 1 if any(map(below, (2.5 - x, x, 2.0 * x, x * x))) else 2
+
+
+def one_more(y: float) -> float:
+    return y + 1.0 if below(y, 9.0) else y
+
+
+def all_of_a_map_of_maps(x: float) -> int:
+    return int(all(map(below, map(one_more, (x, 2.0 * x)), (3.0, 2.5, 2.0))))
+
+
+def any_of_a_filter(x: float) -> float:
+    return x if any(filter(below, map(one_more, (x - 2.0, x, 2.0 * x, x * x)))) else -x
+
+
+def all_of_a_filter(x: float) -> float:
+    return x if all(filter(lambda y: below(y, 2.0), (x, x - 1.0, 0.0 * x, x * 4.0))) else -x
+
+
+def truths_of_filters(x: float) -> int:
+    values = (x - 1.0, x)
+    return (
+        any(filter(None, values)) + 2 * all(filter(None, values)) + 4 * any(filter(bool, ())) + 8 * all(map(bool, ()))
+    )
+
+
+LATE = [any_of_a_map, all_of_a_map_of_maps, any_of_a_filter, all_of_a_filter, truths_of_filters]
+RAISING = [no_convergence, one_of_two, in_a_loop_that_is_written_out, in_an_inner_call, by_a_case, *LATE]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,6 +1,7 @@
 """Generators, and what `itertools` and `filter` make of tuples: all of their items, since a kernel has no iterators.
 
-They are all made before the first is used, which nothing shows but what they print.
+They are all made before the first is used, which nothing shows but what they print and raise. `any` and `all` make no
+more items of a `map` or a `filter` than they need.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dualbcast.frontend.arithmetic import ordered, truth
+from dualbcast.frontend.arithmetic import logical, ordered, truth
 from dualbcast.frontend.builtins import BUILTINS, measure, one_of
 from dualbcast.frontend.environment import Environment, call_value, expression, lowers, register
 from dualbcast.frontend.expressions import sequence
+from dualbcast.frontend.operators import short_circuit
 from dualbcast.frontend.values import Arguments, Key, Record, Static, Value
-from dualbcast.ir.nodes import FALSE, Atom, Const
+from dualbcast.ir.nodes import FALSE, TRUE, Atom, Const
 
 _NONE = Static(None)
 
@@ -120,6 +122,63 @@ def _filter(env: Environment, node: ast.Call, function: Value, items: Value, /) 
             env.fail(node, "how many items this gives depends on the data", instead)
         kept += [item] * bool(test.value)
     return Record(type(iter(())), kept)
+
+
+def quantified(env: Environment, function: Any, node: ast.Call) -> Value | None:
+    """`any` or `all` of a call of `map` or `filter`: no item after the one that decides is made. None for any other."""
+    if function not in (any, all) or len(node.args) != 1 or node.keywords:
+        return None
+    (of,) = node.args
+    chosen = _arguments_of(env, of, filter)
+    if chosen is None and _arguments_of(env, of, map) is None:
+        return None
+    name = "or" if function is any else "and"
+    result: Atom = FALSE if function is any else TRUE
+    test = expression(env, chosen[0]) if chosen is not None else _NONE
+
+    def decides(item: Callable[[], Value]) -> Atom:
+        value = item()
+        if chosen is None:
+            return truth(env, node, value)
+        is_chosen = truth(env, node, value if test == _NONE else call_value(env, test, Arguments((value,)), node))
+        if function is all:
+            is_chosen = logical(env, "not", is_chosen, node=node)
+        return truth(env, node, short_circuit(env, _OTHER[name], is_chosen, lambda: truth(env, node, value), node))
+
+    for item in _late_items(env, of if chosen is None else chosen[1], node):
+        result = truth(env, node, short_circuit(env, name, result, partial(decides, item), node))
+    return result
+
+
+_OTHER = {"or": "and", "and": "or"}
+
+
+def _arguments_of(env: Environment, node: ast.expr, function: Any) -> list[ast.expr] | None:
+    """The arguments of a call of `filter`, or of `map` with one row or more; None for all else."""
+    if not isinstance(node, ast.Call) or node.keywords or not isinstance(node.func, ast.Name | ast.Attribute):
+        return None
+    if len(node.args) < 2 or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return None
+    is_call = expression(env, node.func) == Static(function) and (function is map or len(node.args) == 2)
+    return node.args if is_call else None
+
+
+def _late_items(env: Environment, of: ast.expr, node: ast.Call) -> list[Callable[[], Value]]:
+    """What makes the items of an iterable: each item of a call of `map` is made when it is asked for."""
+    arguments = _arguments_of(env, of, map)
+    if arguments is None:
+        return [partial(_same, item) for item in sequence(env, expression(env, of), node)]
+    function = expression(env, arguments[0])
+
+    def call(row: tuple[Callable[[], Value], ...]) -> Value:
+        return call_value(env, function, Arguments(tuple([item() for item in row])), node)
+
+    columns = [_late_items(env, argument, node) for argument in arguments[1:]]
+    return [partial(call, row) for row in zip(*columns, strict=False)]
+
+
+def _same(value: Value) -> Value:
+    return value
 
 
 # --- sorting ---------------------------------------------------------------------------------------------------------
