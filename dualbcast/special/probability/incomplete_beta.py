@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import math
 
+from dualbcast.special.polynomials import polynomial
 from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero, score_at_zero, still
+from dualbcast.special.probability.incomplete_gamma import LOG_GAMMA
 from dualbcast.special.probability.log_terms import beta_log_term
-from dualbcast.special.probability.stirling import digamma_rest, powers, stirling_ratio, underflows
+from dualbcast.special.probability.stirling import (
+    digamma_gap,
+    digamma_rest,
+    log_gamma_rise,
+    powers,
+    stirling_ratio,
+    underflows,
+)
 
 # Enough for parameters of ten million near the mean; further away far fewer terms are needed.
 MOST = 3000
@@ -42,8 +51,7 @@ def betainc(a: float, b: float, x: float) -> float:
     """
     if not is_inside(a, b, x):
         return end_value(a, b, x)
-    tail = smaller_part(a, b, x)
-    return tail if is_below_mean(a, b, x) else 1.0 - tail
+    return lower_part(a, b, x, 1.0 - x)
 
 
 def betaincc(a: float, b: float, x: float) -> float:
@@ -59,8 +67,8 @@ def betaincc(a: float, b: float, x: float) -> float:
     Returns
     -------
     float
-        In [0, 1], with errors as those of `betainc` above the mean a / (a + b), and a few units of the last place of 1
-        below it.
+        In [0, 1], with errors as those of `betainc`, but in large parts, below the mean a / (a + b), a few units of the
+        last place of 1.
 
     Examples
     --------
@@ -71,8 +79,7 @@ def betaincc(a: float, b: float, x: float) -> float:
     """
     if not is_inside(a, b, x):
         return 1.0 - end_value(a, b, x)
-    tail = smaller_part(a, b, x)
-    return 1.0 - tail if is_below_mean(a, b, x) else tail
+    return lower_part(b, a, 1.0 - x, x)
 
 
 def is_inside(a: float, b: float, x: float) -> bool:
@@ -87,17 +94,43 @@ def end_value(a: float, b: float, x: float) -> float:
     return math.nan
 
 
-def is_below_mean(a: float, b: float, x: float) -> bool:
-    """Whether x is at most a / (a + b)."""
-    return b * x <= a * (1.0 - x)
+def lower_part(a: float, b: float, x: float, y: float) -> float:
+    """`betainc` inside of the domain, where y is 1 - x."""
+    below, at_start, at_end = b * x <= a * y, is_at_power(a, b, x), is_at_power(b, a, y)
+    if at_end or (at_start and not below):
+        rest = small_upper(*((a, b, x) if at_start else (b, a, y)))
+        return 1.0 - rest if at_start else rest
+    p, q, u, v = (a, b, x, y) if below else (b, a, y, x)
+    part = beta_term(a, b, x, y) * (1.0 if below else a / b) * fraction(p, q, u, v)
+    return part if below else 1.0 - part
 
 
-def smaller_part(a: float, b: float, x: float) -> float:
-    """`betainc` below the mean, and `betaincc` above it."""
-    y, term = 1.0 - x, beta_term(a, b, x, 1.0 - x)
-    if is_below_mean(a, b, x):
-        return term * fraction(a, b, x, y)
-    return term * (a / b) * fraction(b, a, y, x)
+def is_at_power(a: float, b: float, x: float) -> bool:
+    """Whether x is so small that `betainc` is x**a times a series of some five terms. Above the mean the fraction would
+    need some 10 / sqrt(x)."""
+    return a < 1 and x < 0.01 and b * x < 1
+
+
+def small_upper(a: float, b: float, x: float) -> float:
+    """`betaincc` there, without the cancellation of 1 - P where a is small."""
+    log_power = a * (math.log(x) - polynomial(a - 0.5, LOG_GAMMA) + log_gamma_rise(b, a))
+    return -math.exp(log_power) * (a * power_series(a, b, x)[0]) - math.expm1(log_power)
+
+
+def power_series(a: float, b: float, x: float) -> tuple[float, float, float]:
+    """The sum of (1 - b) … (n - b) / n! * x**n / (a + n) over n = 1, 2, …, and its slopes in a and in b."""
+    term, term_b, total, by_a, by_b, n, count = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
+    added = 1.0
+    while added > 0 and count < MOST:
+        n = n + 1.0
+        ratio, inverse = x / n, 1.0 / (a + n)
+        term_b = ratio * ((n - b) * term_b - term)
+        term = ratio * (n - b) * term
+        step, step_a, step_b = term * inverse, -(term * inverse) * inverse, term_b * inverse
+        added = abs((total + step) - total) + abs((by_b + step_b) - by_b)
+        total, by_a, by_b = total + step, by_a + step_a, by_b + step_b
+        count = count + 1
+    return total, by_a, by_b
 
 
 def beta_term(a: float, b: float, x: float, y: float) -> float:
@@ -208,7 +241,15 @@ def betainc_slopes(a: float, b: float, x: float) -> tuple[float, float, float]:
         return still(x, score if x == 0 else along), still(x, along if x == 0 else score), density
     y = 1.0 - x
     term = density * (x * y)
-    below = is_below_mean(a, b, x)
+    at_start, at_end = is_at_power(a, b, x), is_at_power(b, a, y)
+    if at_start or at_end:
+        p, q, u, v = (a, b, x, y) if at_start else (b, a, y, x)
+        # The part at this end is power * (1 + p * total).
+        power, (total, by_p, by_q) = term / p * math.exp(-q * math.log1p(-u)), power_series(p, q, u)
+        in_p = power * ((1.0 + p * total) * share_score(p, q, u, v) + total + p * by_p)
+        in_q = power * ((1.0 + p * total) * digamma_gap(q, p) + p * by_q)
+        return (in_p, in_q, density) if at_start else (-in_q, -in_p, density)
+    below = b * x <= a * y
     score_a, score_b = share_score(a, b, x, y), share_score(b, a, y, x)
     p, q, u, v, score_p, score_q = (a, b, x, y, score_a, score_b) if below else (b, a, y, x, score_b, score_a)
     total, by_p, by_q = fraction_with_slopes(p, q, u, v)

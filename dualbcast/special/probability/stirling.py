@@ -100,6 +100,23 @@ def log_power(a: float, x: float, surplus: float) -> float:
     return a * (math.log1p(surplus / a) if abs(surplus) < 0.5 * a else math.log(x / a))
 
 
+def log_gamma_rise(a: float, b: float) -> float:
+    """(log(gamma(a + b)) - log(gamma(a))) / b for a, b > 0, to all digits, also where b is tiny."""
+    total, n = 0.0, a + b
+    while a < 10:
+        total = total - math.log1p(b / a)
+        a = a + 1.0
+        n = n + 1.0
+    u, v = 1.0 / a, 1.0 / n
+    # The divided difference of Stirling's series, which is odd.
+    value, divided = 0.0, 0.0
+    for coefficient in _STIRLING:
+        divided = divided * (v * v) + value
+        value = value * (u * u) + coefficient
+    rest = u * v * (value + v * (u + v) * divided)
+    return (total + (n - 0.5) * math.log1p(b / a)) / b + math.log(a) - 1.0 - rest
+
+
 def digamma_gap(a: float, b: float) -> float:
     """digamma(a + b) - digamma(a) for a and a + b > 0, to all digits."""
     return digamma_gap_less(a, b, 0.0)
