@@ -23,6 +23,7 @@ from dualbcast.special.probability import (
     log_normal,
     log_terms,
     probabilities,
+    quantile_ends,
     stirling,
 )
 from dualbcast.special.probability.beta_functions import (
@@ -63,7 +64,8 @@ from dualbcast.special.probability.incomplete_gamma_slopes import (
     gamma_density_slope,
     gamma_score,
     gammainc_slope_in_a,
-    gammaincinv_slope_in_a,
+    gammainccinv_slopes,
+    gammaincinv_slopes,
     poisson_score,
     poisson_slope,
 )
@@ -103,12 +105,12 @@ _rule(special.gammainc, lambda a, x, y: (gammainc_slope_in_a(a, x), gamma_densit
 _rule(special.gammaincc, lambda a, x, y: (-gammainc_slope_in_a(a, x), -gamma_density(a, x)), domain=(SHAPE, SHAPE))
 _rule(
     special.gammaincinv,
-    lambda a, p, y: (gammaincinv_slope_in_a(a, y), 1.0 / gamma_density(a, y)),
+    lambda a, p, y: gammaincinv_slopes(a, p, y),
     domain=(SHAPE, INSIDE),
 )
 _rule(
     special.gammainccinv,
-    lambda a, q, y: (gammaincinv_slope_in_a(a, y), -1.0 / gamma_density(a, y)),
+    lambda a, q, y: gammainccinv_slopes(a, q, y),
     domain=(SHAPE, INSIDE),
 )
 
@@ -151,8 +153,8 @@ _rule(
 )
 _rule(special.betainc, lambda a, b, x, y: betainc_slopes(a, b, x), domain=(SHARE, SHARE, MIDDLE))
 _rule(special.betaincc, lambda a, b, x, y: betaincc_slopes(a, b, x), domain=(SHARE, SHARE, MIDDLE))
-_rule(special.betaincinv, lambda a, b, p, y: betaincinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
-_rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, y), domain=(SHARE, SHARE, MIDDLE))
+_rule(special.betaincinv, lambda a, b, p, y: betaincinv_slopes(a, b, p, y), domain=(SHARE, SHARE, MIDDLE))
+_rule(special.betainccinv, lambda a, b, q, y: betainccinv_slopes(a, b, q, y), domain=(SHARE, SHARE, MIDDLE))
 for _function in (special.gammasgn, special.loggamma, special.zeta, special.zetac):
     alias(_function, f"scipy.special.{_function.__name__}")
 
@@ -241,6 +243,51 @@ partials(lambda a, b, x, y: (score_at_zero(y), y / b, beta_slope_at_zero(a, b, x
 partials(lambda c, z, y: (score_at_zero(y), weibull_slope_at_zero(c, z)))(weibull_density_at_zero)
 partials(lambda x, rate, y: (rate, 0))(still)
 partials(lambda ratio, z, y: (0, ratio))(odds_at_zero)
+partials(
+    lambda a, p, y: (quantile_ends.rising(a), quantile_ends.second(a, 0.5 * math.pi, 1.0)),
+)(quantile_ends.gamma_start)
+partials(lambda a, p, y: (0.0, quantile_ends.rising(a)))(quantile_ends.gamma_start_in_a)
+partials(lambda a, p, y: (math.inf, math.inf))(quantile_ends.gamma_far)
+partials(lambda c, p, y: (quantile_ends.rising(c), quantile_ends.second(c, 2.0, 1.0)))(quantile_ends.weibull_start)
+partials(lambda c, p, y: (0.0, quantile_ends.rising(c)))(quantile_ends.weibull_start_in_c)
+partials(lambda c, p, y: (-math.inf, math.inf))(quantile_ends.weibull_far)
+partials(lambda c, p, y: (math.inf, -math.inf))(quantile_ends.weibull_far_in_c)
+partials(lambda a, p, y: (-special.polygamma(1, a), math.inf))(quantile_ends.gamma_far_in_a)
+partials(
+    lambda a, b, p, y: (
+        quantile_ends.rising(a),
+        quantile_ends.beta_start_mixed(a, b),
+        quantile_ends.beta_start_bend(a, b),
+    )
+)(quantile_ends.beta_start)
+partials(lambda a, b, p, y: (0.0, 0.0, quantile_ends.rising(a)))(quantile_ends.beta_start_in_a)
+partials(lambda a, b, p, y: (0.0, 0.0, quantile_ends.beta_start_mixed(a, b)))(quantile_ends.beta_start_in_b)
+partials(
+    lambda m, n, p, y: (
+        quantile_ends.rising(0.5 * m),
+        math.inf if m > 2 else 0.0,
+        quantile_ends.f_start_bend(m, n),
+    )
+)(quantile_ends.f_start)
+partials(lambda m, n, p, y: (0.0, 0.0, quantile_ends.rising(0.5 * m)))(quantile_ends.f_start_in_dfn)
+partials(lambda m, n, p, y: (0.0, 0.0, math.inf if m > 2 else 0.0))(quantile_ends.f_start_in_dfd)
+partials(lambda m, n, p, y: (quantile_ends.f_far_mixed(m, n), -math.inf, math.inf))(quantile_ends.f_far)
+partials(
+    lambda m, n, p, y: (
+        quantile_ends.f_far_bend_in_dfn(m, n),
+        -math.inf if n == 2 else math.copysign(math.inf, n - 2.0),
+        quantile_ends.f_far_mixed(m, n),
+    )
+)(quantile_ends.f_far_in_dfn)
+partials(
+    lambda m, n, p, y: (
+        -math.inf if n == 2 else math.copysign(math.inf, n - 2.0),
+        math.inf,
+        -math.inf,
+    )
+)(quantile_ends.f_far_in_dfd)
+partials(lambda df, p, side, y: (-math.inf, side * math.inf, 0))(quantile_ends.t_far)
+partials(lambda df, p, side, y: (side * math.inf, -math.inf, 0))(quantile_ends.t_far_in_df)
 partials(lambda a, b, odds, y: (score_at_zero(y), y / b, odds_slope_at_zero(a, b, odds, y)))(odds_density_at_zero)
 partials(lambda m, n, z, y: (score_at_zero(y), 0.0 if m >= 2 else y, f_slope_at_zero(m, n, z, y)))(f_density_at_zero)
 
@@ -249,13 +296,16 @@ partials(lambda m, n, z, y: (score_at_zero(y), 0.0 if m >= 2 else y, f_slope_at_
 partials(
     lambda df, t, y: (probabilities.stdtr_slope_in_df(df, t), probabilities.t_density(df, t)),
 )(probabilities.stdtr)
-partials(lambda df, p, y: probabilities.stdtrit_slopes(df, y))(probabilities.stdtrit)
+partials(lambda df, p, y: probabilities.stdtrit_slopes(df, p, y))(probabilities.stdtrit)
 
 
-def weibull_quantile_slopes(size: float, rest: float, c: float, y: float) -> tuple[float, float]:
-    """The slopes of size**(1 / c), with value y, in the probability on the other side of `rest` = exp(-size) and c."""
-    in_rest = 1.0 / rest if rest == 0 else power_slope(size, 1.0 / c, y) / rest
-    return in_rest, 0.0 if y == 0 else -(y * math.log(size)) / (c * c)
+def weibull_quantile_slopes(size: float, rest: float, p: float, c: float, y: float) -> tuple[float, float]:
+    """The slopes of y = size**(1 / c) in the probability p = 1 - exp(-size) and in c; `rest` is 1 - p."""
+    if p == 0:
+        return quantile_ends.weibull_start(c, p), quantile_ends.weibull_start_in_c(c, p)
+    if rest == 0:
+        return quantile_ends.weibull_far(c, p), quantile_ends.weibull_far_in_c(c, p)
+    return power_slope(size, 1.0 / c, y) / rest, 0.0 if y == 0 else -(y * math.log(size)) / (c * c)
 
 
 # Their texts would overflow or cancel in the tails, or be 0 * inf at an end.
@@ -273,14 +323,18 @@ partials(lambda z, y: (-math.exp(-z),))(closed_form_distributions.gumbel_bend)
 partials(lambda z, s, y: distributions.lognormal_slopes(z, s, y))(distributions.lognormal_density)
 partials(lambda q, y: (closed_form_distributions.gumbel_quantile_slope(q),))(closed_form_distributions.gumbel_r_ppf)
 partials(lambda q, y: (y * y * (1.0 + math.log(q)),))(closed_form_distributions.gumbel_quantile_slope)
-partials(lambda q, y: (1.0 / (1.0 - q) / (1.0 if q == 1 else y),))(closed_form_distributions.rayleigh_ppf)
-partials(lambda q, c, y: weibull_quantile_slopes(-math.log1p(-probability(q)), 1.0 - q, c, y))(
+partials(lambda q, y: (closed_form_distributions.rayleigh_quantile_slope(q, y),))(
+    closed_form_distributions.rayleigh_ppf
+)
+# The given quantile changes with q.
+partials(lambda q, x, y: (y / (1.0 - q) * (1.0 - 1.0 / (x * x)), 0))(closed_form_distributions.rayleigh_quantile_slope)
+partials(lambda q, c, y: weibull_quantile_slopes(-math.log1p(-probability(q)), 1.0 - q, q, c, y))(
     closed_form_distributions.weibull_min_ppf
 )
 partials(
     lambda q, c, y: (
-        -weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[0],
-        weibull_quantile_slopes(-math.log(probability(q)), q, c, y)[1],
+        -weibull_quantile_slopes(-math.log(probability(q)), q, 1.0 - q, c, y)[0],
+        weibull_quantile_slopes(-math.log(probability(q)), q, 1.0 - q, c, y)[1],
     )
 )(closed_form_distributions.weibull_min_isf)
 partials(lambda q, s, y: distributions.lognormal_quantile_slopes(special.ndtri(q), q, s, y))(distributions.lognorm_ppf)
@@ -299,7 +353,7 @@ partials(
         -probabilities.f_slopes(m, n, z)[2],
     )
 )(probabilities.fdtrc)
-partials(lambda m, n, p, y: probabilities.fdtri_slopes(m, n, y))(probabilities.fdtri)
+partials(lambda m, n, p, y: probabilities.fdtri_slopes(m, n, p, y))(probabilities.fdtri)
 for _name in probabilities.UNDER_SCIPYS_NAMES:
     alias(getattr(probabilities, _name), f"scipy.special.{_name}")
 for _spelling, _method in located_distributions.METHODS.items():

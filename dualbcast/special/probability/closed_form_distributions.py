@@ -30,7 +30,10 @@ def weibull_min_pdf(z: float, c: float) -> float:
 
 def weibull_min_logpdf(z: float, c: float) -> float:
     """The logarithm of the density of the Weibull distribution."""
-    return math.log(positive(c)) + xlogy(c - 1.0, z) - math.pow(z, c) if z >= 0 else outside(z, c, -math.inf)
+    if not z >= 0:
+        return outside(z, c, -math.inf)
+    # At infinity the power is more than the logarithm, whose difference would be NaN.
+    return math.log(positive(c)) + xlogy(c - 1.0, z if z < math.inf else 1.0) - math.pow(z, c)
 
 
 def weibull_min_cdf(z: float, c: float) -> float:
@@ -114,6 +117,11 @@ def rayleigh_sf(z: float) -> float:
 def rayleigh_ppf(q: float) -> float:
     """The number that one with the Rayleigh distribution is at most with probability q."""
     return math.sqrt(-2.0 * math.log1p(-probability(q)))
+
+
+def rayleigh_quantile_slope(q: float, x: float) -> float:
+    """The slope of this quantile x in q."""
+    return 1.0 / (1.0 - q) / (1.0 if q == 1 else x)
 
 
 def uniform_pdf(z: float) -> float:

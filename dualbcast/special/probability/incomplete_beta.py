@@ -13,6 +13,7 @@ from dualbcast.special.polynomials import polynomial
 from dualbcast.special.probability.ends import beta_density_at_zero, beta_slope_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_gamma import LOG_GAMMA
 from dualbcast.special.probability.log_terms import beta_log_term
+from dualbcast.special.probability.quantile_ends import beta_start, beta_start_in_a, beta_start_in_b
 from dualbcast.special.probability.stirling import (
     digamma_gap,
     digamma_rest,
@@ -302,14 +303,18 @@ def betaincc_slopes(a: float, b: float, x: float) -> tuple[float, float, float]:
     return -in_a, -in_b, -density
 
 
-def betaincinv_slopes(a: float, b: float, y: float) -> tuple[float, float, float]:
+def betaincinv_slopes(a: float, b: float, p: float, y: float) -> tuple[float, float, float]:
     """The slopes of `betaincinv`, which has the value y, in all arguments."""
+    if y == 0:
+        return beta_start_in_a(a, b, p), beta_start_in_b(a, b, p), beta_start(a, b, p)
+    if y == 1:
+        q = 1.0 - p
+        return 0.0 - beta_start_in_b(b, a, q), 0.0 - beta_start_in_a(b, a, q), beta_start(b, a, q)
     in_a, in_b, density = betainc_slopes(a, b, y)
-    is_end = y == 0 or y == 1
-    return 0.0 if is_end else -in_a / density, 0.0 if is_end else -in_b / density, 1.0 / density
+    return -in_a / density, -in_b / density, 1.0 / density
 
 
-def betainccinv_slopes(a: float, b: float, y: float) -> tuple[float, float, float]:
+def betainccinv_slopes(a: float, b: float, q: float, y: float) -> tuple[float, float, float]:
     """The slopes of `betainccinv`, which has the value y, in all arguments."""
-    in_a, in_b, along = betaincinv_slopes(a, b, y)
-    return in_a, in_b, -along
+    in_a, in_b, in_p = betaincinv_slopes(a, b, 1.0 - q, y)
+    return in_a, in_b, -in_p

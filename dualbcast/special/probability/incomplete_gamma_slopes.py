@@ -11,6 +11,7 @@ import math
 from dualbcast.special.gamma import digamma
 from dualbcast.special.probability.ends import gamma_density_at_zero, gamma_slope_at_zero, score_at_zero, still
 from dualbcast.special.probability.incomplete_gamma import MOST, UNIFORM, is_near
+from dualbcast.special.probability.quantile_ends import gamma_far, gamma_far_in_a, gamma_start, gamma_start_in_a
 from dualbcast.special.probability.stirling import deviance_ratio, poisson_term
 
 
@@ -88,9 +89,20 @@ def gammainc_slope_in_a(a: float, x: float) -> float:
     return -(scale * (a * (total * score + slope) + total))
 
 
-def gammaincinv_slope_in_a(a: float, x: float) -> float:
-    """The slope in a of `gammaincinv` and of `gammainccinv`, which have the value x."""
-    return x if x == 0 or x == math.inf else -gammainc_slope_in_a(a, x) / gamma_density(a, x)
+def gammaincinv_slopes(a: float, p: float, x: float) -> tuple[float, float]:
+    """The slopes of `gammaincinv`, which has the value x."""
+    if x == 0:
+        return gamma_start_in_a(a, p), gamma_start(a, p)
+    if x == math.inf:
+        return gamma_far_in_a(a, p), gamma_far(a, p)
+    density = gamma_density(a, x)
+    return -gammainc_slope_in_a(a, x) / density, 1.0 / density
+
+
+def gammainccinv_slopes(a: float, q: float, x: float) -> tuple[float, float]:
+    """The slopes of `gammainccinv`, which has the value x."""
+    in_a, in_p = gammaincinv_slopes(a, 1.0 - q, x)
+    return in_a, -in_p
 
 
 def power_series_with_slope(a: float, x: float) -> tuple[float, float]:

@@ -16,6 +16,16 @@ from dualbcast.special.probability.incomplete_beta_inverses import betainccinv, 
 from dualbcast.special.probability.incomplete_gamma import gammainc, gammaincc
 from dualbcast.special.probability.incomplete_gamma_inverses import gammainccinv, gammaincinv
 from dualbcast.special.probability.log_terms import t_log_density, t_score_in_df
+from dualbcast.special.probability.quantile_ends import (
+    f_far,
+    f_far_in_dfd,
+    f_far_in_dfn,
+    f_start,
+    f_start_in_dfd,
+    f_start_in_dfn,
+    t_far,
+    t_far_in_df,
+)
 
 # SciPy has all of these, and all but factorial and multigammaln as ufuncs.
 UNDER_SCIPYS_NAMES = [
@@ -169,14 +179,13 @@ def f_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
     return 0.5 * in_a + moved / dfn, 0.5 * in_b - moved / dfd, density
 
 
-def fdtri_slopes(dfn: float, dfd: float, z: float) -> tuple[float, float, float]:
+def fdtri_slopes(dfn: float, dfd: float, p: float, z: float) -> tuple[float, float, float]:
     """The slopes of `fdtri`, which has the value z, in all arguments."""
-    in_dfn, in_dfd, density = f_slopes(dfn, dfd, z)
     if z == 0:
-        return 0.0, 0.0, 1.0 / density
+        return f_start_in_dfn(dfn, dfd, p), f_start_in_dfd(dfn, dfd, p), f_start(dfn, dfd, p)
     if z == math.inf:
-        far = 1.0 / (dfn * dfn) if dfd == 2 else math.copysign(math.inf, 2.0 - dfd)
-        return far, -math.inf, math.inf
+        return f_far_in_dfn(dfn, dfd, p), f_far_in_dfd(dfn, dfd, p), f_far(dfn, dfd, p)
+    in_dfn, in_dfd, density = f_slopes(dfn, dfd, z)
     return -in_dfn / density, -in_dfd / density, 1.0 / density
 
 
@@ -246,11 +255,13 @@ def stdtrit(df: float, p: float) -> float:
     return math.copysign(math.sqrt(df * ratio), centred)
 
 
-def stdtrit_slopes(df: float, t: float) -> tuple[float, float]:
+def stdtrit_slopes(df: float, p: float, t: float) -> tuple[float, float]:
     """The slopes of `stdtrit`, which has the value t, in all arguments; where it is infinite they are as well."""
+    if abs(t) == math.inf:
+        side = math.copysign(1.0, t)
+        return t_far_in_df(df, p, side), t_far(df, p, side)
     density = t_density(df, t)
-    in_df = -stdtr_slope_in_df(df, t) / density if abs(t) < math.inf else -t
-    return in_df, 1.0 / density
+    return -stdtr_slope_in_df(df, t) / density, 1.0 / density
 
 
 def nrdtrimn(p: float, std: float, x: float) -> float:
