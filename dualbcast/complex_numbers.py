@@ -289,6 +289,8 @@ def atanh(z: Any) -> Any:
 def atanh_real(x: float, y: float) -> float:
     """The real part of atanh(x + i y)."""
     size, side = abs(x), math.copysign(1.0, x)
+    if size == 1 and abs(y) < 1e-100:
+        return side * (0.5 * math.log(2.0 / abs(y)))
     return side * (0.25 * math.log1p(4.0 * size * (1.0 / ((1.0 - size) * (1.0 - size) + y * y))))
 
 
@@ -302,9 +304,11 @@ def atanh_slope(x: float, y: float) -> Any:
     """The derivative of atanh at x + i y, 1 / (1 - z * z)."""
     size = abs(x)
     below, above = 1.0 - size, 1.0 + size
-    near, far = 1.0 / (below * below + y * y), 1.0 / (above * above + y * y)
-    # In an order in which far out nothing overflows.
-    return complex((below * near * above + y * near * y) * far, 2.0 * (x * near * (y * far)))
+    # By parts of 1 - z that do not underflow near a pole, in an order in which far out nothing overflows.
+    scale = max(abs(below), abs(y))
+    a, b = below / scale, y / scale
+    near, far = 1.0 / (a * a + b * b), 1.0 / (above * above + y * y)
+    return complex(near * (a * above / scale + b * b) * far, 2.0 * (x * (b * near / scale) * far))
 
 
 def atanh_curvature(x: float, y: float) -> Any:
