@@ -27,6 +27,7 @@ __all__ = [
     "minimum",
     "modf",
     "modulo",
+    "nan_to_num",
     "radians",
     "reciprocal",
     "root",
@@ -243,6 +244,29 @@ def clip(x: float, low: float | None, high: float | None) -> float:
     """x limited to [low, high], of which either may be None; at the ends the derivative is still that of x."""
     above = x if low is None else maximum(x, low)
     return above if high is None else minimum(above, high)
+
+
+def nan_to_num(
+    x: float,
+    copy: bool = True,  # noqa: ARG001 (of arrays of NumPy's)
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> float:
+    """x where it is finite, and else one of these numbers; for None the largest one, or the lowest, of the dtype.
+
+    Examples
+    --------
+    >>> nan_to_num(math.nan, nan=2.0), nan_to_num(-math.inf, neginf=-9.0)
+    (2.0, -9.0)
+    """
+    if isnan(x):
+        return nan
+    if posinf is not None and x == math.inf:
+        return posinf
+    if neginf is not None and x == -math.inf:
+        return neginf
+    return math.nextafter(math.copysign(math.inf, x), 0.0) if isinf(x) else x
 
 
 def where(condition: bool, x: float, y: float) -> float:

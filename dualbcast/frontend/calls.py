@@ -58,9 +58,9 @@ _signature = functools.cache(inspect.signature)
 # Other callables may not be hashable.
 _KINDS_OF_BUILTINS = (type, types.BuiltinFunctionType, FunctionType, np.ufunc, type(np.take), type(dict.get))
 # Functions of numbers that are no ufuncs, and take arrays.
-_ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.angle)
-# The methods of these classes change nothing, so they may run when the kernel is compiled.
-_IMMUTABLE = (str, bytes, bool, int, float, tuple, frozenset)
+_ELEMENTWISE = (abs, np.where, np.clip, np.sinc, np.angle, np.nan_to_num)
+# The functions of these modules and the methods of these classes change nothing: they may run during compilation.
+_PURE, _IMMUTABLE = ("math", "_operator"), (str, bytes, bool, int, float, tuple, frozenset)
 
 
 @lowers(ast.Call)
@@ -139,8 +139,9 @@ def _call_builtin_of(env: Environment, callee: Static, arguments: Arguments, nod
     """The result of a function of complex numbers, of a builtin function, or of NumPy's function of numbers on arrays;
     None for any other."""
     function = callee.object
-    if any(map(is_array, arguments.args)) and _is_elementwise(function) and not arguments.keywords:
-        return elementwise(env, lambda *each: call_value(env, callee, Arguments(each), node), arguments.args, node)
+    args, named = arguments
+    if any(map(is_array, args)) and _is_elementwise(function) and (not named or function is np.nan_to_num):
+        return elementwise(env, lambda *each: call_value(env, callee, Arguments(each, named), node), args, node)
     result = complex_values.call(env, function, arguments, node)
     if result is None and isinstance(function, _KINDS_OF_BUILTINS):
         result = of_object(env, function, arguments, node)
@@ -207,8 +208,7 @@ def _call_wrapper(env: Environment, function: Any, arguments: Arguments, node: a
         env.guards.append(Capture(function, "__call__", function.__call__, _name_of(function), attribute=True))
         return _inline_any(env, method, arguments.after(Arguments((Static(function),))), node)
     is_pure = isinstance(function, enum.EnumMeta) or isinstance(getattr(function, "__self__", None), _IMMUTABLE)
-    is_pure = is_pure or _module_of(function) in ("math", "_operator")
-    return _call_now(env, function, arguments, node) if is_pure else None
+    return _call_now(env, function, arguments, node) if is_pure or _module_of(function) in _PURE else None
 
 
 def _call_wrapped(env: Environment, function: Any, node: ast.Call, *args: Value) -> Value:

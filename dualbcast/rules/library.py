@@ -297,8 +297,8 @@ _rule("floor_divide", lambda a, b, y: (0, 0), "numpy.floor_divide", domain=(REAL
 
 _INLINED = {
     "math": "degrees frexp isclose isfinite isinf isnan modf radians",
-    "numpy": "clip degrees fmax fmin frexp isfinite isinf isnan maximum minimum modf radians reciprocal signbit square "
-    "where",
+    "numpy": "clip degrees fmax fmin frexp isfinite isinf isnan maximum minimum modf nan_to_num radians reciprocal "
+    "signbit square where",
     "scipy.special": "exp10 radian",
 }
 for _module, _names in _INLINED.items():

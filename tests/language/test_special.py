@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from types import ModuleType
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -195,6 +196,28 @@ def test_clip_where_and_the_small_ones() -> None:
 def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
     for name in module.__all__:
         assert getattr(module, name).__doc__, name
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nan_to_num(dtype: Any) -> None:
+    """NumPy's function; the derivative is 1 where x is finite, and elsewhere that of the number in its place."""
+    x, y = np.array([1.5, np.nan, np.inf, -np.inf, -0.0], dtype), dtype(3.0)
+    in_x = np.isfinite(x).astype(dtype)
+    cases = [
+        (lambda x, y: np.nan_to_num(x) * y, in_x * y),
+        (lambda x, y: np.nan_to_num(x, nan=y * y, posinf=y, neginf=2), in_x),
+        (lambda x, y: np.nan_to_num(x / y, False, 1.0, None, y), in_x / y),
+    ]
+    for function, slope in cases:
+        with np.errstate(over="ignore"):
+            value, jacobian = differentiable_broadcast(function).value_and_jacobian(x, y)
+            np.testing.assert_array_equal(value, function(x, y))
+        np.testing.assert_array_equal(jacobian["x"], slope)
+    np.testing.assert_array_equal(
+        differentiable_broadcast(cases[1][0]).jacobian(x, y)["y"], np.array([0.0, 6.0, 1.0, 0.0, 0.0], dtype)
+    )
+    of_vectors = differentiable_broadcast(lambda v: np.nan_to_num(v, nan=2.0), signature="(n)->(n)")
+    np.testing.assert_array_equal(of_vectors(x), np.nan_to_num(x, nan=2.0))
 
 
 def test_a_bound_of_clip_may_be_none() -> None:
