@@ -289,9 +289,11 @@ def atanh(z: Any) -> Any:
 def atanh_real(x: float, y: float) -> float:
     """The real part of atanh(x + i y)."""
     size, side = abs(x), math.copysign(1.0, x)
-    if size == 1 and abs(y) < 1e-100:
-        return side * (0.5 * math.log(2.0 / abs(y)))
-    return side * (0.25 * math.log1p(4.0 * size * (1.0 / ((1.0 - size) * (1.0 - size) + y * y))))
+    if size == 1 and abs(y) < 1e-100:  # whose square may underflow
+        share, top, bottom = 0.5, 2.0, abs(y)
+    else:
+        share, top, bottom = 0.25, 4.0 * size, (1.0 - size) * (1.0 - size) + y * y
+    return side * (share * math.log1p(top * (1.0 / bottom)))
 
 
 def atanh_imag(x: float, y: float) -> float:
@@ -304,11 +306,10 @@ def atanh_slope(x: float, y: float) -> Any:
     """The derivative of atanh at x + i y, 1 / (1 - z * z)."""
     size = abs(x)
     below, above = 1.0 - size, 1.0 + size
-    # By parts of 1 - z that do not underflow near a pole, in an order in which far out nothing overflows.
-    scale = max(abs(below), abs(y))
-    a, b = below / scale, y / scale
-    near, far = 1.0 / (a * a + b * b), 1.0 / (above * above + y * y)
-    return complex(near * (a * above / scale + b * b) * far, 2.0 * (x * (b * near / scale) * far))
+    # Without the square of a y that may underflow, and in an order in which far out nothing overflows.
+    inverse, far = 1.0 / (y if below == 0 else below * below + y * y), 1.0 / (above * above + y * y)
+    near = inverse if below == 0 else y * inverse
+    return complex((below * inverse * above + near * y) * far, 2.0 * (x * near * far))
 
 
 def atanh_curvature(x: float, y: float) -> Any:
