@@ -11,9 +11,8 @@ from dualbcast.special.probability.ends import weibull_density_at_zero
 from dualbcast.special.probability.error import LN2
 from dualbcast.special.trigonometric import cospi, sinpi
 
-# The coefficients of tanh(z / 2) / z in powers of z**2, and of expm1(z) / z, from the highest power down.
+# The coefficients of tanh(z / 2) / z in powers of z**2, from the highest power down.
 _HALF_TANH = (31 / 725760, -17 / 40320, 1 / 240, -1 / 24, 1 / 2)
-_EXPM1 = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0)
 # The exponential of less than minus this is 0, and so are its slopes, though a factor of theirs may be infinite.
 _END = 800.0
 
@@ -300,8 +299,9 @@ def gumbel_r_logpdf(z: float) -> float:
 
 
 def gumbel_bend(z: float) -> float:
-    """expm1(-z), of the exponential that the density has; the difference near 0 is its series."""
-    return -z * polynomial(-z, _EXPM1) if abs(z) < 2.0**-7 else math.exp(-z) - 1.0
+    """The slope of the logarithm of the density."""
+    # A difference from the exponential that the density has, with a series near 0, takes longer.
+    return math.expm1(-z)
 
 
 def gumbel_r_cdf(z: float) -> float:
