@@ -25,7 +25,7 @@ from typing import Any
 
 from gpu_summary import summary
 
-from bench.ptx import executor
+from dualbcast.counting import executor
 from dualbcast.cli import measure
 from dualbcast.cli.options import capability
 

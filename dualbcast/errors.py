@@ -385,7 +385,7 @@ def kernel_fault(function: str, compiler: str, path: str, error: Exception) -> B
 
 
 class MissingDependencyError(DualbcastError, ImportError):
-    """An optional package is needed and is not installed; the message says which pip line installs it."""
+    """An optional package is needed and is not installed; the message says which line of pip's, say, installs it."""
 
-    def __init__(self, package: str, purpose: str, install: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed.\nInstall it with: pip install {install}")
+    def __init__(self, package: str, purpose: str, install: str, command: str = "pip install") -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed.\nInstall it with: {command} {install}")

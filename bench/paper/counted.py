@@ -16,9 +16,9 @@ from click.core import ParameterSource
 from rich.console import Group
 
 from bench.paper.launches import Launch, count_together
-from bench.ptx import executor
-from bench.ptx.counter import SECTOR, Counts, total
-from bench.ptx.devices import DEVICES
+from dualbcast.counting import executor
+from dualbcast.counting.counter import SECTOR, Counts, total
+from dualbcast.counting.devices import DEVICES
 from dualbcast.cli import measure, report
 from dualbcast.cli.options import capability
 from dualbcast.cli.report import Column, Row

@@ -16,7 +16,7 @@ from bench.paper.implementation import MODES, WRT, Mode
 from bench.paper.launches import Launch
 from bench.paper.reverse import ReverseCell
 from bench.paper.traffic import control_values, gate_values
-from bench.ptx.counter import Memory
+from dualbcast.counting.counter import Memory
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli.report import Column
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.paper import by_hand
-from bench.ptx.counter import CountedKernel, Counts, Memory
-from bench.ptx.devices import Device
+from dualbcast.counting.counter import CountedKernel, Counts, Memory
+from dualbcast.counting.devices import Device
 from dualbcast import disk_cache
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.build import optional

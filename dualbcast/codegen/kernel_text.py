@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dualbcast.codegen.cuda.kernel_shell import cuda_shell
 from dualbcast.codegen.statement_text import Constants, Writer
+from dualbcast.codegen.text_places import Place, with_readers
 from dualbcast.frontend.lower import RESERVED, helper_of
 from dualbcast.ir.nodes import Function, Names
 from dualbcast.ir.traversal import assigned, operations_of
@@ -63,7 +64,8 @@ class KernelText:
 
     def __post_init__(self) -> None:
         self._constants = Constants(self.dtype)
-        self._helpers: list[str] = []
+        # Each function in the text but the element function: its lines, and where they come from.
+        self._helpers: list[list[tuple[str, Place]]] = []
         # The functions of rules in the text, by the names of the rules, and in the order in which they are compiled.
         self._called: dict[str, str] = {}
         self._compiled: list[str] = []
@@ -85,8 +87,8 @@ class KernelText:
         self._term = self.names.fresh("t") if self._summed and self.target != "cuda" else "0"
         return function
 
-    def source(self, function: Function) -> KernelSource:
-        """The kernel's text, with all that is needed to compile and call it."""
+    def source(self, function: Function, places: list[Place] | None = None) -> KernelSource:
+        """The kernel's text, with all that is needed to compile and call it; `places` gets where its lines come from."""
         layout, summed, term, element = self.layout, self._summed, self._term, self._element
         params = [param.name for param in function.params]
         # Each output once where a thread computes several elements.
@@ -100,16 +102,20 @@ class KernelText:
         used = [self._indices[position] for position in layout.indexed(len(params))]
         used += [term] if term != "0" else []
         head = f"def {element}({', '.join([*used, *params, *stored])}):"
-        sections = [*self._helpers, "\n".join([head, *writer.text()])]
+        sections = [*self._helpers, [(head, None), *writer.text()]]
         functions = (*self._compiled, element)
         entry = shell = ""
         if self.target == "cuda":
             entry = f"{element}_kernel" if element.isascii() else "element_kernel"
             shell = cuda_shell(layout, entry, self.inputs, outputs, self.dtype)
         outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
-        prelude = "\n".join([*([f"# {self.title}"] if self.title else []), *self._constants.definitions()])
+        prelude = [*([f"# {self.title}"] if self.title else []), *self._constants.definitions()]
+        blocks = [*([[(line, None) for line in prelude]] if prelude else []), *sections]
+        if places is not None:
+            # Two empty lines stand between blocks.
+            places += [place for block in blocks for place in (*with_readers(block), None, None)]
         return KernelSource(
-            "\n\n\n".join([prelude, *sections] if prelude else sections) + "\n",
+            "\n\n\n".join(["\n".join([line for line, _ in block]) for block in blocks]) + "\n",
             functions,
             entry,
             self.dtype,
@@ -147,4 +153,6 @@ class KernelText:
         writer.block(helper.body, 1)
         writer.line(1, f"return {writer.expression(helper.outputs[0].value)}")
         head = f"def {called}({', '.join(param.name for param in helper.params)}):"
-        self._helpers.append("\n".join([head, *writer.text()]))
+        # The lines of a function of the library are not the user's.
+        lines = [(line, place if row.by_user else called) for line, place in writer.text()]
+        self._helpers.append([(head, None), *lines])

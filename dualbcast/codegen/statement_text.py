@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dualbcast.codegen.text_places import STORES, Place
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import FOREVER, INTEGER_FUNCTIONS, RANGE_STOP
 from dualbcast.ir.nodes import (
@@ -116,28 +117,29 @@ class Writer:
     lanes: int = 1  # how many neighbouring elements are computed
     # Whether the operators of the target's integers leave cases undefined, so that functions take their place.
     has_integer_functions: bool = False
-    lines: list[tuple[str, Location | None]] = field(default_factory=list)
+    lines: list[tuple[str, Place]] = field(default_factory=list)
 
-    def line(self, depth: int, text: str, where: Location | None = None) -> None:
+    def line(self, depth: int, text: str, where: Place = None) -> None:
         self.lines.append(("    " * depth + text, where))
 
-    def text(self) -> list[str]:
-        """The lines, the first of each user's line with that line as its comment."""
-        lines: list[str] = []
+    def text(self) -> list[tuple[str, Place]]:
+        """The lines, the first of each user's line with that line as its comment, and where they come from."""
+        lines: list[tuple[str, Place]] = []
         shown: tuple[str, int] | None = None
         for code, where in self.lines:
             comment = ""
-            if where not in (None, NOWHERE) and (where.filename, where.line) != shown:
+            if isinstance(where, Location) and where != NOWHERE and (where.filename, where.line) != shown:
                 comment = _quote(where)
                 shown = (where.filename, where.line)
             if not comment:
-                lines.append(code)
+                lines.append((code, where))
             elif len(code) <= _COMMENT_COLUMN:
-                lines.append(_cut(f"{code:<{_COMMENT_COLUMN}}  # {comment}"))
+                lines.append((_cut(f"{code:<{_COMMENT_COLUMN}}  # {comment}"), where))
             else:
                 indent = code[: len(code) - len(code.lstrip())]
                 # Beyond the page nothing of a comment would be left.
-                lines += [_cut(f"{indent}# {comment}"), code] if len(indent) < _PAGE - 2 else [code]
+                lines += [(_cut(f"{indent}# {comment}"), None)] if len(indent) < _PAGE - 2 else []
+                lines.append((code, where))
         return lines
 
     def function(self, function: Function, depth: int) -> None:
@@ -147,7 +149,7 @@ class Writer:
         for first in range(0, len(function.outputs), self.lanes):
             name = function.outputs[first].name
             values = [output.value for output in function.outputs[first : first + self.lanes]]
-            self.line(depth, self.store(name, values))
+            self.line(depth, self.store(name, values), STORES)
 
     # --- statements ----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dualbcast.codegen.kernel_text import KernelText
 from dualbcast.codegen.program import KernelProgram
+from dualbcast.codegen.text_places import Place
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir.nodes import Function, Names
@@ -265,11 +266,12 @@ def kernel_source(
     title: str = "",
     fastmath: bool = False,
     trace: Trace | None = None,
+    places: list[Place] | None = None,
 ) -> KernelSource:
     """The text of a product's kernel for one target; its parts are those of `KernelText`.
 
     The product is simplified, with one output for each stored result. With `fastmath` the target's mathematics may be
-    approximate. `trace` gets the result of each pass.
+    approximate. `trace` gets the result of each pass, and `places` where each line of the text comes from.
     """
     approximate = fastmath and target == "cuda" and dtype == "float32"
     text = KernelText(layout, dtype, inputs, outputs, target, title, partial(readable_helper, approximate))
@@ -280,7 +282,7 @@ def kernel_source(
         passes = [*cpu(uniform_inputs(function, layout), dtype), text.open_text, *readable(text.names)]
     else:
         passes = interpreter(text)
-    return text.source(run(passes, function, trace))
+    return text.source(run(passes, function, trace), places)
 
 
 def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:

@@ -26,6 +26,7 @@ from dualbcast.runtime.arguments import DType, Signature
 
 if TYPE_CHECKING:
     from dualbcast.codegen.program import KernelProgram
+    from dualbcast.codegen.text_places import Place
     from dualbcast.program.pipeline import Trace
 
 # "parts" are the values too, but floats that are one number everywhere are not stored: they are blocks. Of "blocks" all
@@ -330,13 +331,17 @@ class TypedProduct:
         # For layouts, the number of elements for a CUDA thread that is fastest.
         self.lanes: dict[Layout, int] = {}
 
-    def source(self, layout: Layout, target: str, trace: Trace | None = None) -> KernelSource:
-        """The text of a kernel, with comments from the user's file as it is now; `trace` gets the IR after passes."""
+    def source(
+        self, layout: Layout, target: str, trace: Trace | None = None, places: list[Place] | None = None
+    ) -> KernelSource:
+        """The text of a kernel, with comments from the user's file as it is now; `trace` gets the IR after passes, and
+        `places` where each line of the text comes from."""
         from dualbcast.program.pipeline import kernel_source
 
         function = self.product.forward if target == "cuda" else self.product.function
         with plain_nesting(function):
-            return kernel_source(function, layout, *self._dtypes(), target, self.title, self.options.fastmath, trace)
+            title, fastmath = self.title, self.options.fastmath
+            return kernel_source(function, layout, *self._dtypes(), target, title, fastmath, trace, places)
 
     def program(self, layout: Layout, trace: Trace | None = None) -> KernelProgram:
         """The program of a CPU kernel; `trace` gets the IR after passes."""

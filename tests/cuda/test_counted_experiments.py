@@ -16,9 +16,9 @@ from bench.paper.__main__ import group
 from bench.paper.counted import Counting, counted_row
 from bench.paper.divergence import CONTROLS
 from bench.paper.implementation import MODES
-from bench.ptx import executor
-from bench.ptx.counter import Counts, Executed
-from bench.ptx.devices import DEVICES
+from dualbcast.counting import executor
+from dualbcast.counting.counter import Counts, Executed
+from dualbcast.counting.devices import DEVICES
 from dualbcast.cli.checking import product
 from dualbcast.errors import BackendError
 

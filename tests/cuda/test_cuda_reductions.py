@@ -17,7 +17,7 @@ from plans import finished
 from suites import sampled
 from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
-from bench.ptx import executor as ptx
+from dualbcast.counting import executor as ptx
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
 from dualbcast.kernel_spec import KernelSource

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.ptx import executor
-from bench.ptx.control_flow import END, joins
-from bench.ptx.counter import CountedKernel, Counts, Memory, total
+from dualbcast.counting import executor
+from dualbcast.counting.control_flow import END, joins
+from dualbcast.counting.counter import CountedKernel, Counts, Memory, total
 
 pytestmark = pytest.mark.skipif(executor.COMPILER is None, reason="to run PTX takes gcc")
 

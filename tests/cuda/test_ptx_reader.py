@@ -1,4 +1,4 @@
-"""The reader of PTX (`bench/ptx`): what instructions compute, by the manual, and that what is not allowed is seen."""
+"""The reader of PTX (`dualbcast/counting`): what instructions compute, by the manual, and that what is not allowed is seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.ptx import executor as ptx
+from dualbcast.counting import executor as ptx
 
 pytestmark = pytest.mark.skipif(ptx.COMPILER is None, reason="to run PTX takes gcc")
 

@@ -19,6 +19,7 @@ from llvmlite import ir
 from dualbcast import disk_cache
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
+from dualbcast.codegen.cuda.line_information import linkable
 from dualbcast.codegen.cuda.occupancy import roomier
 from dualbcast.codegen.llvm.operators import OPERATIONS
 from dualbcast.codegen.mathlib.primitives import Emit
@@ -76,9 +77,12 @@ def toolchain() -> str:
     return "\n".join(versions)
 
 
-def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False) -> tuple[bytes, str]:
+def build(
+    source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: bool = False, lines: bool = False
+) -> tuple[bytes, str]:
     """The cubin of a kernel, or the PTX of it linked and optimised, and the log of the link, with the assembler's
-    account of registers and memory. Safe to call from several threads.
+    account of registers and memory. With `lines` it has the lines of the text (`text_of`) that instructions come from.
+    Safe to call from several threads.
 
     A MissingDependencyError says that a compiler is not installed; a BackendError that the compilers do not know the
     compute capability or cannot link the kernel, or that Numba is set to simulate.
@@ -89,11 +93,13 @@ def build(source: KernelSource, cc: tuple[int, int], fastmath: bool, *, ptx: boo
         if _compiler("numba.core.config").ENABLE_CUDASIM:
             raise BackendError("Numba's CUDA simulator cannot compile. Unset NUMBA_ENABLE_CUDASIM and restart Python.")
         architecture = _architecture(cc)
-        element = _element(source, cc, fast)
+        element = _element(source, cc, fast, lines)
 
         def link(shell: str) -> tuple[bytes, str]:
             core = _compiler("cuda.core")
-            options = core.ProgramOptions(arch=architecture, relocatable_device_code=True, link_time_optimization=True)
+            options = core.ProgramOptions(
+                arch=architecture, relocatable_device_code=True, link_time_optimization=True, lineinfo=lines or None
+            )
             code = bytes(core.Program(shell, "c++", options).compile("ltoir").code)
             parts = [(code, source.entry), (element, source.element)]
             return _link(parts, architecture, _FAST_LINK if fast else (), ptx)
@@ -120,16 +126,16 @@ def _settled(link: Callable[[str], tuple[bytes, str]], shell: str, cc: tuple[int
     return (second_image, second_log) if is_better else (image, log)
 
 
-def _element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
+def _element(source: KernelSource, cc: tuple[int, int], fast: bool, lines: bool) -> bytes:
     """The element function as LTO-IR, by Numba-CUDA. An error names releases of it and of NumPy that do not fit; any
     other is a fault of ours."""
     try:
-        return _compile_element(source, cc, fast)
+        return _compile_element(source, cc, fast, lines)
     except DualbcastError:
         raise
     except Exception as error:
         if not str(error).startswith("module 'numpy' has no attribute"):
-            raise kernel_fault(source.element, "Numba-CUDA", _text_of(source), error) from None
+            raise kernel_fault(source.element, "Numba-CUDA", text_of(source), error) from None
         version = importlib.metadata.version("numba-cuda")
         raise BackendError(
             f"numba-cuda {version} does not work with NumPy {np.__version__} ({error}).\n"
@@ -137,7 +143,7 @@ def _element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
         ) from error
 
 
-def _text_of(source: KernelSource) -> str:
+def text_of(source: KernelSource) -> str:
     """The file that has the kernel's text."""
     return disk_cache.write_text(f"{source.element}_{disk_cache.key(source.text)[:16]}.py", source.text)
 
@@ -167,25 +173,28 @@ def _architecture(cc: tuple[int, int]) -> str:
     return f"sm_{major}{minor}"
 
 
-def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool) -> bytes:
+def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool, lines: bool) -> bytes:
     """Compile the element function under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, cc, fast)
     with np.errstate(over="ignore"):  # a constant that float32 does not reach is infinite
-        exec(compile(source.text, _text_of(source), "exec"), namespace)
+        exec(compile(source.text, text_of(source), "exec"), namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
         namespace[name] = cuda.jit(namespace[name], device=True, inline="always")
-    code, _ = cuda.compile(
-        namespace[source.element],
-        _signature(source),
-        device=True,
-        cc=cc,
-        abi="c",
-        abi_info={"abi_name": f"{source.entry}_element"},
-        output="ltoir",
-        forceinline=True,
-    )
+    nvvm = _compiler("numba.cuda.cudadrv.nvvm") if lines else None
+    with linkable(nvvm) if lines else contextlib.nullcontext():
+        code, _ = cuda.compile(
+            namespace[source.element],
+            _signature(source),
+            device=True,
+            lineinfo=lines,
+            cc=cc,
+            abi="c",
+            abi_info={"abi_name": f"{source.entry}_element"},
+            output="ltoir",
+            forceinline=True,
+        )
     return bytes(code)
 
 

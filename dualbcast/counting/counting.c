@@ -1,5 +1,5 @@
 /* What a warp does, put together from what its threads have recorded: between `executor.c`, the tables of the program
-   (`counted_translation.py`), and the program itself.
+   (`recording.py`), and the program itself.
 
    Lanes that part at a branch are executed group by group, and meet again at its join, the immediate post-dominator: so
    the hardware does it where the compiler places its barriers of convergence there. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.ptx.counter import Counts
+from dualbcast.counting.counter import Counts
 
 __all__ = ["DEVICES", "Device", "Roofline"]
 

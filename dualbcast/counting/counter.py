@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.ptx.counted_translation import Program, Site
-from bench.ptx.executor import HEAD, Kernel, block_of
-from bench.ptx.translation import translate
+from dualbcast.counting.recording import Program, Site
+from dualbcast.counting.executor import HEAD, Kernel, block_of
+from dualbcast.counting.translation import translate
 
 __all__ = ["SECTOR", "CountedKernel", "Counts", "Executed", "Memory", "total"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bench.ptx.control_flow import END, joins
-from bench.ptx.translation import Function, PtxError, bits_of, operands_of
+from dualbcast.counting.control_flow import END, joins
+from dualbcast.counting.operands import PtxError, bits_of, operands_of
+from dualbcast.counting.translation import Function
 
 __all__ = ["Block", "Program", "Site"]
 
@@ -149,7 +150,7 @@ class _Recording(Function):
 
     def _recorded(self, site: Site, guard: str, opcode: str, operands: list[str]) -> None:
         """An instruction that the next one follows."""
-        code = self.translated(opcode, operands)
+        code = self.instructions.translated(opcode, operands)
         base, *modifiers = opcode.split(".")
         if base in ("ld", "st") and modifiers[0] in ("global", "shared", "local"):
             values = operands_of(operands[base == "st"].strip("{}"))

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bench.ptx.translation import PtxError, translate
+from dualbcast.counting.operands import PtxError
+from dualbcast.counting.translation import translate
+from dualbcast.disk_cache import write_whole
+from dualbcast.errors import MissingDependencyError
 
-__all__ = ["COMPILER", "HEAD", "Kernel", "PtxError", "block_of"]
+__all__ = ["COMPILER", "HEAD", "Kernel", "PtxError", "block_of", "compiled"]
 
-COMPILER = shutil.which("gcc")
+# The translation uses extensions that gcc and clang have.
+COMPILER = shutil.which("gcc") or shutil.which("clang")
 HEAD = Path(__file__).with_suffix(".c")
 _FLAGS = ("-std=gnu11", "-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-U_FORTIFY_SOURCE", "-w")
 
@@ -30,6 +34,19 @@ def block_of(array: np.ndarray) -> tuple[int, int]:
     """The address and the size of the memory of an array, whatever its strides."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return low, high - low
+
+
+def compiled(text: str) -> bytes:
+    """The shared library of a C program; a MissingDependencyError says that there is no compiler."""
+    if COMPILER is None:
+        raise MissingDependencyError("a C compiler", "Counting without a GPU", "gcc", "sudo apt install")
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "kernel.so")
+        command = [COMPILER, *_FLAGS, "-shared", "-fPIC", "-x", "c", "-o", str(made), "-", "-lm"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PtxError(f"the translation does not compile:\n{done.stderr[:4000]}")
+        return made.read_bytes()
 
 
 _REPORT = 256  # as in `executor.c`
@@ -42,18 +59,16 @@ class Kernel:
     """
 
     def __init__(self, ptx: str, entry: str, folder: Path, may_end: bool = False) -> None:
-        assert COMPILER is not None
         text, self.sizes, waits, self.most = self.translated(ptx, entry)
         self.together = waits * (1 + may_end)
         name = hashlib.sha256(text.encode()).hexdigest()[:24]
         self.path = folder / f"{name}.so"
-        if not self.path.exists():  # or another test has made it, or makes it now
-            made = folder / f"{name}.{os.getpid()}.so"
-            command = [COMPILER, *_FLAGS, "-shared", "-fPIC", "-x", "c", "-o", str(made), "-", "-lm"]
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise PtxError(f"the translation does not compile:\n{done.stderr[:4000]}")
-            made.replace(self.path)
+        if not self.path.exists():  # or another process has made it
+            write_whole(self.path, self.library_of(text))
+
+    def library_of(self, text: str) -> bytes:
+        """The shared library of the C program."""
+        return compiled(text)
 
     def translated(self, ptx: str, entry: str) -> tuple[str, list[int], bool, int]:
         """All of the C program, and what `translate` says of the kernel."""
