@@ -25,9 +25,9 @@ from typing import Any
 
 from gpu_summary import summary
 
-from dualbcast.counting import executor
 from dualbcast.cli import measure
 from dualbcast.cli.options import capability
+from dualbcast.counting import executor
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 470.0  # seconds

@@ -29,6 +29,7 @@ STAGES = [
     "passes",
     "codegen",
     "runtime",
+    "counting",
     "program",
     "api",
     "graph",

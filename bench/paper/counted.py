@@ -15,13 +15,13 @@ import click
 from click.core import ParameterSource
 from rich.console import Group
 
-from bench.paper.launches import Launch, count_together
-from dualbcast.counting import executor
-from dualbcast.counting.counter import SECTOR, Counts, total
-from dualbcast.counting.devices import DEVICES
 from dualbcast.cli import measure, report
 from dualbcast.cli.options import capability
 from dualbcast.cli.report import Column, Row
+from dualbcast.counting import executor
+from dualbcast.counting.counter import SECTOR, Counts, total
+from dualbcast.counting.devices import DEVICES
+from dualbcast.counting.launch import Launch, count_together
 
 __all__ = ["ROOFLINES", "CountedReport", "Counting", "counted_row", "counting_options", "is_default", "measured_by"]
 

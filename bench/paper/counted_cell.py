@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from bench.paper import launches, models
 from bench.paper.counted import ROOFLINES, CountedReport, Counting, counted_row, measured_by
 from bench.paper.implementation import MODES, WRT, Mode
-from bench.paper.launches import Launch
 from bench.paper.reverse import ReverseCell
 from bench.paper.traffic import control_values, gate_values
-from dualbcast.counting.counter import Memory
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli.report import Column
+from dualbcast.counting.counter import Memory
+from dualbcast.counting.launch import Launch
 
 __all__ = ["arrays_of", "count_divergence", "count_hmlstm", "fused", "implementations", "reverse"]
 

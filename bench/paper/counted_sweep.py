@@ -10,12 +10,12 @@ import numpy as np
 
 from bench.paper import launches
 from bench.paper.counted import CountedReport, counted_row, measured_by
-from bench.paper.launches import Launch
-from dualbcast.counting.counter import Memory
-from dualbcast.counting.devices import DEVICES
 from dualbcast.api.function import differentiable_broadcast
 from dualbcast.cli import checking
 from dualbcast.cli.report import Column
+from dualbcast.counting.counter import Memory
+from dualbcast.counting.devices import DEVICES
+from dualbcast.counting.launch import Launch
 
 __all__ = ["count_sweep"]
 

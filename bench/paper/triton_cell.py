@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 
-from bench.paper.launches import Launch, address_of, placed
+from dualbcast.counting.launch import Launch, address_of, placed
 
 __all__ = ["where_launch"]
 
@@ -51,7 +51,7 @@ def where_launch(name: str, arrays: Sequence[NDArray[Any]], cc: tuple[int, int])
     aligned = {(at,): [["tt.divisibility", 16]] for at in range(len(signature) - 1)}
     source = ASTSource(hm_lstm_where, signature, {"BLOCK": _BLOCK}, aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", 10 * cc[0] + cc[1], 32), options={"num_warps": _WARPS})
-    places = (*map(placed, arrays), *(placed(np.empty_like(arrays[0])) for _ in range(4)))
+    places = placed((*arrays, *(np.empty_like(arrays[0]) for _ in range(4))))
     numbers = (
         np.int32(arrays[0].shape[1]),
         np.int32(arrays[0].size),

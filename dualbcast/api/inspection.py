@@ -47,8 +47,15 @@ class Inspectable:
 
     _dispatch: Dispatch
 
-    def _inspected(self, args: tuple[Any, ...], wrt: Wrt, product: Show, named: dict[str, Any] | None = None) -> Call:
-        """The call of a product, where dtypes may stand for arrays."""
+    def _inspected(
+        self,
+        args: tuple[Any, ...],
+        wrt: Wrt,
+        product: Show,
+        named: dict[str, Any] | None = None,
+        is_counted: bool = False,
+    ) -> Call:
+        """The call of a product, where dtypes may stand for arrays, unless its launch is to be counted."""
         if product not in PRODUCTS:
             raise ArgumentError(f"product={product!r} is none of {', '.join(PRODUCTS)}")
         derivation = _DERIVATIONS.get(product)
@@ -60,6 +67,8 @@ class Inspectable:
         form, given = dispatch.binder.bind(args, named or {}, dispatch.asked(wanted))
         given = plain_arrays(given, form.names)
         adapter = adapter_of(given, form.names)
+        if is_counted:
+            _check_countable(given, form.names, adapter is not None)
         if adapter is not None:
             form, given = split(form, given)
             given = adapter.stand_ins(given, form.names)
@@ -77,7 +86,7 @@ class Inspectable:
                 if wanted is None:
                     specialisation, values = dispatch.specialise(*split(form, given), specialisation.numbers(values))
                 return specialisation.prepare_sums(_SUMMED[product], values)
-            return call if derivation is None else _derived_call(specialisation, derivation, call, values)
+            return call if derivation is None else _derived_call(specialisation, derivation, call, values, is_counted)
 
     @entry_point
     def explain(
@@ -87,6 +96,7 @@ class Inspectable:
         product: Show = "value_and_jacobian",
         cc: Capability = None,
         passes: bool = False,
+        counted: bool = False,
         **named: Any,
     ) -> Explanation:
         """The kernel that a call will run: its dtypes, layout, operations and bytes.
@@ -105,6 +115,20 @@ class Inspectable:
             A compute capability to compile for, which needs no GPU. This adds registers, spills and occupancy.
         passes : bool
             Also show the IR after each pass of the compiler.
+        counted : bool
+            Also count what a GPU with the capability `cc` would do for this launch, in all and by line of the function:
+            instructions of warps, active lanes, divergent branches, and sectors of memory. No GPU is needed, and nothing
+            is timed. The kernel is run on this machine, thread by thread, because the elements decide which branches are
+            taken. So the arguments must be NumPy's arrays and numbers. It takes a C compiler (gcc or clang), and a second
+            for ten million elements of a short function; more than 2**26 are refused. Tangents and cotangents are ones.
+
+        Raises
+        ------
+        ArgumentError
+            With `counted=True`: there is no `cc`, a dtype or another library's array is among the arguments, or there
+            are no elements, or too many.
+        MissingDependencyError
+            With `cc`: the CUDA compilers are not installed; with `counted=True` also: there is no C compiler.
 
         Examples
         --------
@@ -114,7 +138,9 @@ class Inspectable:
         >>> explanation.operations, explanation.dtype, explanation.bytes_read
         ({'mul': 1}, 'float64', 24)
         """
-        return explain_call(self._inspected(arrays, wrt, product, named), cc, passes)
+        if counted and cc is None:
+            raise ArgumentError("counted=True counts what a GPU would do; say for which one, as in cc=(9, 0)")
+        return explain_call(self._inspected(arrays, wrt, product, named, counted), cc, passes, counted)
 
     @entry_point
     def inspect_ir(self, *arrays: Any, wrt: Wrt = None, product: Show = "value_and_jacobian", **named: Any) -> str:
@@ -266,8 +292,26 @@ def _checked_index(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([int(at) % length for at, length in zip(items, shape, strict=True)])
 
 
-def _derived_call(specialisation: Specialisation, derivation: Derivation, call: Call, values: tuple[Any, ...]) -> Call:
-    """The call of a derived function with empty tangents or cotangents; `call` is that of the value."""
+def _check_countable(given: tuple[Any, ...], names: tuple[str, ...], is_foreign: bool) -> None:
+    """Refuse arguments whose elements this machine does not have."""
+    for value, name in zip(given, names, strict=True):
+        if isinstance(value, str | type | np.dtype):
+            raise ArgumentError(
+                f"counted=True runs the kernel, and the dtype given for {name} has no elements; give an array, such as "
+                f"numpy.ones((1024, 1024), {np.dtype(value).name!r})"
+            )
+        if is_foreign or type(value).__module__.partition(".")[0] == "cupy":
+            raise ArgumentError(
+                "counted=True runs the kernel on this machine, on NumPy's arrays and numbers; convert the others first, "
+                "as by numpy.asarray or cupy.asnumpy"
+            )
+
+
+def _derived_call(
+    specialisation: Specialisation, derivation: Derivation, call: Call, values: tuple[Any, ...], is_counted: bool
+) -> Call:
+    """The call of a derived function with tangents or cotangents, which are ones if it is to be counted, else empty;
+    `call` is that of the value."""
     shapes, dtypes = [getattr(values[at], "shape", ()) for at in specialisation.wrt], specialisation.tangent_dtypes
     if derivation.endswith("pullback"):
         floats = specialisation.element.floats
@@ -276,7 +320,8 @@ def _derived_call(specialisation: Specialisation, derivation: Derivation, call: 
             (specialisation.signature.result_dtype,) * len(floats),
         )
     library: Any = sys.modules[call.plan.operands.module]
-    seeds = [library.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    make = library.ones if is_counted else library.empty
+    seeds = [make(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     return specialisation.prepare_derived(derivation, (*values, *seeds))
 
 

@@ -88,7 +88,7 @@ class KernelText:
         return function
 
     def source(self, function: Function, places: list[Place] | None = None) -> KernelSource:
-        """The kernel's text, with all that is needed to compile and call it; `places` gets where its lines come from."""
+        """The kernel's text, with all that is needed to compile and call it; `places` gets where its lines are from."""
         layout, summed, term, element = self.layout, self._summed, self._term, self._element
         params = [param.name for param in function.params]
         # Each output once where a thread computes several elements.
@@ -102,7 +102,7 @@ class KernelText:
         used = [self._indices[position] for position in layout.indexed(len(params))]
         used += [term] if term != "0" else []
         head = f"def {element}({', '.join([*used, *params, *stored])}):"
-        sections = [*self._helpers, [(head, None), *writer.text()]]
+        sections: list[list[tuple[str, Place]]] = [*self._helpers, [(head, None), *writer.text()]]
         functions = (*self._compiled, element)
         entry = shell = ""
         if self.target == "cuda":
@@ -110,7 +110,8 @@ class KernelText:
             shell = cuda_shell(layout, entry, self.inputs, outputs, self.dtype)
         outputs = ["float64" if position in summed else kind for position, kind in enumerate(outputs)]
         prelude = [*([f"# {self.title}"] if self.title else []), *self._constants.definitions()]
-        blocks = [*([[(line, None) for line in prelude]] if prelude else []), *sections]
+        blocks: list[list[tuple[str, Place]]] = [[(line, None) for line in prelude], *sections]
+        blocks = blocks if prelude else sections
         if places is not None:
             # Two empty lines stand between blocks.
             places += [place for block in blocks for place in (*with_readers(block), None, None)]

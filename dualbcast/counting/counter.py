@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualbcast.counting.recording import Program, Site
 from dualbcast.counting.executor import HEAD, Kernel, block_of
+from dualbcast.counting.recording import Program, Site
 from dualbcast.counting.translation import translate
 
-__all__ = ["SECTOR", "CountedKernel", "Counts", "Executed", "Memory", "total"]
+__all__ = ["ALIGNMENT", "SECTOR", "CountedKernel", "Counts", "Executed", "Memory", "Room", "total"]
 
 SECTOR = 32  # bytes
+ALIGNMENT = 256  # bytes of which the address of an allocation of a GPU is a multiple
 _COUNTING = Path(__file__).with_name("counting.c")
 _READ, _WRITTEN = 1, 2  # as in `counting.c`
 
@@ -180,6 +181,15 @@ def total(counts: Iterable[Counts]) -> Counts:
     )
 
 
+class Room(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Bytes in which arrays lie where a GPU has them: an array in them is no view of another one of the caller's."""
+
+    @classmethod
+    def of(cls, size: int) -> Room:
+        """So many bytes."""
+        return cls((size,), np.uint8)
+
+
 class Memory:
     """The arrays that launches use, and the sectors that they touch.
 
@@ -199,9 +209,8 @@ class Memory:
     @staticmethod
     def aligned(array: NDArray[Any]) -> NDArray[Any]:
         """A contiguous copy that begins at a multiple of 256 bytes."""
-        room = np.empty(array.nbytes + 256, np.uint8)
-        start = -room.ctypes.data % 256
-        copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        room = Room.of(array.nbytes + ALIGNMENT)
+        copy: NDArray[Any] = np.ndarray(array.shape, array.dtype, room, -room.ctypes.data % ALIGNMENT)
         copy[...] = array
         return copy
 

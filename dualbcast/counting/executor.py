@@ -22,7 +22,7 @@ from dualbcast.counting.translation import translate
 from dualbcast.disk_cache import write_whole
 from dualbcast.errors import MissingDependencyError
 
-__all__ = ["COMPILER", "HEAD", "Kernel", "PtxError", "block_of", "compiled"]
+__all__ = ["COMPILER", "HEAD", "Kernel", "PtxError", "block_of", "compiled", "compiler"]
 
 # The translation uses extensions that gcc and clang have.
 COMPILER = shutil.which("gcc") or shutil.which("clang")
@@ -36,14 +36,19 @@ def block_of(array: np.ndarray) -> tuple[int, int]:
     return low, high - low
 
 
-def compiled(text: str) -> bytes:
-    """The shared library of a C program; a MissingDependencyError says that there is no compiler."""
+def compiler() -> str:
+    """The C compiler, or a MissingDependencyError."""
     if COMPILER is None:
-        raise MissingDependencyError("a C compiler", "Counting without a GPU", "gcc", "sudo apt install")
+        raise MissingDependencyError("a C compiler (gcc or clang)", "Counting without a GPU", "gcc", "sudo apt install")
+    return COMPILER
+
+
+def compiled(text: str) -> bytes:
+    """The shared library of a C program."""
+    command = [compiler(), *_FLAGS, "-shared", "-fPIC", "-x", "c", "-", "-lm", "-o"]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "kernel.so")
-        command = [COMPILER, *_FLAGS, "-shared", "-fPIC", "-x", "c", "-o", str(made), "-", "-lm"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, str(made)], input=text, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PtxError(f"the translation does not compile:\n{done.stderr[:4000]}")
         return made.read_bytes()

@@ -145,9 +145,7 @@ class Instructions:
         old = "carry" if base.endswith("c") else "0"
         sign = "-" if base.startswith("sub") else "+"
         keep = f"carry = sum_ >> {bits_of(kind)} & 1; " if "cc" in flags else ""
-        return (
-            f"const u128 sum_ = {args[0]} {sign} {args[1]} {sign} {old}; {keep}{self.operands.write(target, unsigned, 'sum_')}"
-        )
+        return f"const u128 sum_ = {args[0]} {sign} {args[1]} {sign} {old}; {keep}{self.operands.write(target, unsigned, 'sum_')}"
 
     def _floats(self, base: str, flags: list[str], kind: str, target: str, args: list[str]) -> str:
         if kind not in ("f32", "f64"):
@@ -180,12 +178,16 @@ class Instructions:
             parts = operands_of(target[1:-1])
             part = f"u{bits_of(kind) // len(parts)}"
             value = self.operands.read(source, whole)
-            lines = [self.operands.write(each, part, f"whole_ >> {at * bits_of(part)}") for at, each in enumerate(parts)]
+            lines = [
+                self.operands.write(each, part, f"whole_ >> {at * bits_of(part)}") for at, each in enumerate(parts)
+            ]
             return f"const {whole} whole_ = {value}; {' '.join(lines)}"
         if source.startswith("{"):
             parts = operands_of(source[1:-1])
             part = f"u{bits_of(kind) // len(parts)}"
-            values = [f"({whole}){self.operands.read(each, part)} << {at * bits_of(part)}" for at, each in enumerate(parts)]
+            values = [
+                f"({whole}){self.operands.read(each, part)} << {at * bits_of(part)}" for at, each in enumerate(parts)
+            ]
             return self.operands.write(target, whole, " | ".join(values))
         return self.operands.write(target, whole, self.operands.read(source, whole))
 
@@ -271,9 +273,9 @@ class Instructions:
     def _st_(self, _base: str, flags: list[str], types: list[str], operands: list[str]) -> str:
         (kind,) = types
         values = operands_of(operands[1].strip("{}"))
-        stored = stored(kind)
+        bits = stored(kind)
         at = self.operands.address(operands[0], flags[0], bits_of(kind) // 8 * len(values))
-        lines = [f"(({stored}*)at_)[{i}] = {self.operands.read(each, stored)};" for i, each in enumerate(values)]
+        lines = [f"(({bits}*)at_)[{i}] = {self.operands.read(each, bits)};" for i, each in enumerate(values)]
         return f"u8* at_ = {at}; {' '.join(lines)}"
 
     def _bra_(self, _base: str, _flags: list[str], _types: list[str], operands: list[str]) -> str:
@@ -295,7 +297,7 @@ class Instructions:
         result = [operands.pop(0)] if operands[0].startswith("(") else []
         function, arguments = operands[0], operands[1] if len(operands) > 1 else "()"
         every = [each for part in (*result, arguments) for each in operands_of(part.strip("()"))]
-        return f"{name_of(function)}({', '.join(['thread', *map(_name, every)])});"
+        return f"{name_of(function)}({', '.join(['thread', *map(name_of, every)])});"
 
     def _bar_(self, _base: str, flags: list[str], _types: list[str], operands: list[str]) -> str:
         if "sync" not in flags or operands not in (["0"], ["-1"]):

@@ -27,6 +27,7 @@ from dualbcast.tracebacks import place_of
 
 if TYPE_CHECKING:
     from dualbcast.autodiff.eliminate import Plan as Elimination
+    from dualbcast.counting.counted_launch import CountedLaunch
     from dualbcast.runtime.cuda.kernel import CudaKernel
 
 # Rules that processors have an instruction for, or little more.
@@ -68,6 +69,9 @@ class Explanation(NamedTuple):
     passes : tuple of (str, str)
         With `passes=True`, the name of each pass and the IR after it, which is empty for a pass that changes nothing.
         The first entry is the product before all passes.
+    counted : CountedLaunch or None
+        With `counted=True`, what a GPU would do for the launch: in all, and by line of the function (`counted.lines`).
+        `counted.plot()` draws it.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Explanation(NamedTuple):
     cuda: CudaKernel | None = None
     streamed: bool = False
     passes: tuple[tuple[str, str], ...] = ()
+    counted: CountedLaunch | None = None
 
     @property
     def arithmetic(self) -> int:
@@ -119,10 +124,15 @@ class Explanation(NamedTuple):
         rows += [("" if at else "orders", order) for at, order in enumerate(self.orders)]
         if self.cuda is not None:
             rows += _rows_of(self.cuda)
+        if self.counted is not None:
+            rows += [("" if at else "counted", text) for at, text in enumerate(self.counted.summary())]
         return rows
 
     def __str__(self) -> str:
-        lines = [self._title(), *[f"  {label:<10}  {text}" for label, text in self._rows()]]
+        rows = self._rows()
+        if self.counted is not None:
+            rows += [("" if at else "lines", text) for at, text in enumerate(self.counted.text())]
+        lines = [self._title(), *[f"  {label:<10}  {text}" for label, text in rows]]
         lines += ["", *(f"{name}\n{text}" if text else f"{name}: no change\n" for name, text in self.passes)]
         return "\n".join(lines).rstrip()
 
@@ -132,7 +142,8 @@ class Explanation(NamedTuple):
     def _repr_html_(self) -> str:
         from dualbcast.program.html_tables import explanation_table  # which only notebooks need
 
-        return explanation_table(self._title(), self._rows(), self.passes)
+        lines = None if self.counted is None else self.counted.table()
+        return explanation_table(self._title(), self._rows(), self.passes, lines)
 
 
 def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
@@ -148,10 +159,19 @@ def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
     return [(f"sm_{major}{minor}", resources), ("", elements)]
 
 
-def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: bool = False) -> Explanation:
-    """The explanation of a planned call; of its CUDA kernel for a compute capability, if that is given."""
+def explain_call(
+    call: Call, cc: tuple[int, int] | None = None, with_passes: bool = False, is_counted: bool = False
+) -> Explanation:
+    """The explanation of a planned call; of its CUDA kernel for a compute capability, if that is given, and then also
+    of what a GPU would do."""
     from dualbcast.program import pipeline
 
+    counted = None
+    if is_counted and cc is not None:
+        from dualbcast.program.counted import count_call, for_gpu  # which most processes never need
+
+        call = for_gpu(call)
+        counted = count_call(call, cc)
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
     arrays, layout = plan.operands.arrays, plan.geometry.layout
     kernel = None if cc is None else call.cuda_kernel(cc)
@@ -192,6 +212,7 @@ def explain_call(call: Call, cc: tuple[int, int] | None = None, with_passes: boo
         cuda=kernel,
         streamed=streamed,
         passes=tuple(passes),
+        counted=counted,
     )
 
 

@@ -41,13 +41,21 @@ def derivatives_table(blocks: Any) -> str:
     return _table(title, ["output", *[""] * (order - 1), *names[:_COLUMNS]], rows, notes)
 
 
-def explanation_table(title: str, rows: Sequence[tuple[str, str]], passes: Sequence[tuple[str, str]]) -> str:
-    """The labels and texts of an explanation as rows; the IR after each pass can be unfolded."""
+def explanation_table(
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    passes: Sequence[tuple[str, str]],
+    lines: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
+) -> str:
+    """The labels and texts of an explanation as rows; a table with the heads and cells of `lines`, if there are some;
+    and the IR after each pass, which can be unfolded."""
     unfolded = [
         f"<details><summary>{escape(name)}{'' if text else ': no change'}</summary><pre>{escape(text)}</pre></details>"
         for name, text in passes
     ]
-    return _table(title, [], [([label], [text]) for label, text in rows]) + "".join(unfolded)
+    table = _table(title, [], [([label], [text]) for label, text in rows])
+    by_line = "" if lines is None else _table("by line", lines[0], [([], cells) for cells in lines[1]])
+    return "".join([table, by_line, *unfolded])
 
 
 def trace_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], first: int, note: str) -> str:

@@ -16,10 +16,11 @@ from bench.paper.__main__ import group
 from bench.paper.counted import Counting, counted_row
 from bench.paper.divergence import CONTROLS
 from bench.paper.implementation import MODES
+from dualbcast.cli.checking import product
 from dualbcast.counting import executor
 from dualbcast.counting.counter import Counts, Executed
 from dualbcast.counting.devices import DEVICES
-from dualbcast.cli.checking import product
+from dualbcast.counting.launch import count_together
 from dualbcast.errors import BackendError
 
 pytestmark = [
@@ -37,7 +38,7 @@ def test_what_is_counted_computes_the_right_results(mode: Any) -> None:
     reference = checking.CellReference(arrays[:6], None if mode == "derivatives" else arrays[6])
     names = []
     for name, launched in counted_cell.implementations(arrays, mode, HOPPER):
-        launches.count_together(launched)
+        count_together(launched)
         count = 4 if mode == "derivatives" else 5
         if name.startswith("reverse"):
             found = {launch.name: launch.arrays[-1] for launch in launched}

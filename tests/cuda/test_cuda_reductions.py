@@ -17,9 +17,9 @@ from plans import finished
 from suites import sampled
 from sums import DTYPES, F4, F8, fsum, integers, patterns, reduced, shifted_products
 
-from dualbcast.counting import executor as ptx
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import kernel_shell
+from dualbcast.counting import executor as ptx
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.arguments import classify

@@ -1,4 +1,4 @@
-"""The reader of PTX (`dualbcast/counting`): what instructions compute, by the manual, and that what is not allowed is seen."""
+"""The reader of PTX (`dualbcast/counting`): what instructions compute, by the manual, and what is refused."""
 
 from __future__ import annotations
 

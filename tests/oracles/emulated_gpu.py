@@ -1,9 +1,9 @@
 """CuPy itself on a GPU that is not there: `pytest -m gpu --emulated-gpu` runs the GPU tests without one.
 
 CuPy finds the driver of `emulated_gpu.c` in place of NVIDIA's, and its calls of the CUDA runtime, which is part of its
-modules, go there too. Its own kernels and this package's are loaded as PTX, which `dualbcast/counting` runs. What NVIDIA's
-libraries have as machine code, sorting and products of matrices, NumPy does. Times mean nothing, and all is done in the
-order in which it is asked for, whatever the stream. For Linux on x86-64, with gcc and binutils.
+modules, go there too. Its own kernels and this package's are loaded as PTX, which `dualbcast/counting` runs. What
+NVIDIA's libraries have as machine code, sorting and products of matrices, NumPy does. Times mean nothing, and all is
+done in the order in which it is asked for, whatever the stream. For Linux on x86-64, with gcc and binutils.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from llvmlite import ir
 from dualbcast import disk_cache
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
-from dualbcast.codegen.cuda.line_information import linkable
+from dualbcast.codegen.cuda.line_information import code_with_lines, linkable
 from dualbcast.codegen.cuda.occupancy import roomier
 from dualbcast.codegen.llvm.operators import OPERATIONS
 from dualbcast.codegen.mathlib.primitives import Emit
@@ -177,14 +177,16 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool, line
     """Compile the element function under the C name that the shell calls it by."""
     cuda = _compiler("numba.cuda")
     namespace = _namespace(source, cc, fast)
+    path = text_of(source)
+    code = code_with_lines(source.text, path, source.element) if lines else compile(source.text, path, "exec")
     with np.errstate(over="ignore"):  # a constant that float32 does not reach is infinite
-        exec(compile(source.text, text_of(source), "exec"), namespace)
+        exec(code, namespace)
     for name in source.functions[:-1]:
         # Inlined in Numba's own representation: to compile a function for a call to it, Numba would ask for a GPU.
         namespace[name] = cuda.jit(namespace[name], device=True, inline="always")
     nvvm = _compiler("numba.cuda.cudadrv.nvvm") if lines else None
     with linkable(nvvm) if lines else contextlib.nullcontext():
-        code, _ = cuda.compile(
+        element, _ = cuda.compile(
             namespace[source.element],
             _signature(source),
             device=True,
@@ -195,7 +197,7 @@ def _compile_element(source: KernelSource, cc: tuple[int, int], fast: bool, line
             output="ltoir",
             forceinline=True,
         )
-    return bytes(code)
+    return bytes(element)
 
 
 def _signature(source: KernelSource) -> Any:

@@ -1,5 +1,7 @@
 """Line information of kernels: Numba-CUDA and NVRTC write it for two modules, and here the two are made to link.
 
+Comes in: the text of an element function, and Numba-CUDA's module that compiles. Goes out: the same, with lines.
+
 Each module says which version of debug information it has, and what a linker shall do about another version: NVRTC that
 it is an error, Numba-CUDA that it is a warning. The versions are the same, but nvJitLink refuses modules that want
 different things ("IDs have conflicting behaviors"). So Numba-CUDA's module is made to say what NVRTC's does.
@@ -7,9 +9,11 @@ different things ("IDs have conflicting behaviors"). So Numba-CUDA's module is m
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 _FLAG = re.compile(r'(!\{\s*i32\s+)\d+(,\s*!"Debug Info Version")')
@@ -31,3 +35,27 @@ def linkable(nvvm: Any) -> Iterator[None]:
         yield
     finally:
         nvvm.compile_ir = compile_ir
+
+
+def code_with_lines(text: str, path: str, element: str) -> CodeType:
+    """The code of a kernel's text, where the numbers of lines of helper functions are greater by as many lines as the
+    text has, so that they are beyond those of the element function.
+
+    Where a helper is inlined, Numba-CUDA gives each line that is before the element function the number of its head.
+    """
+    tree, count = ast.parse(text, path), len(text.splitlines())
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name != element:
+            ast.increment_lineno(node, count)
+    return compile(tree, path, "exec")
+
+
+def line_of(number: int, count: int) -> int:
+    """The line of a text of so many lines that a number from its `code_with_lines` stands for; 0 for none.
+
+    Examples
+    --------
+    >>> line_of(7, 10), line_of(13, 10), line_of(0, 10)
+    (7, 3, 0)
+    """
+    return (number - 1) % count + 1 if number else 0
