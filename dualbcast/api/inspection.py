@@ -116,11 +116,12 @@ class Inspectable:
         passes : bool
             Also show the IR after each pass of the compiler.
         counted : bool
-            Also count what a GPU with the capability `cc` would do for this launch, in all and by line of the function:
-            instructions of warps, active lanes, divergent branches, and sectors of memory. No GPU is needed, and nothing
-            is timed. The kernel is run on this machine, thread by thread, because the elements decide which branches are
-            taken. So the arguments must be NumPy's arrays and numbers. It takes a C compiler (gcc or clang), and a second
-            for ten million elements of a short function; more than 2**26 are refused. Tangents and cotangents are ones.
+            Also count what a GPU with the capability `cc` would do for this launch, in all and by line of the
+            function: instructions of warps, active lanes, divergent branches, and sectors of memory. No GPU is needed,
+            and nothing is timed. The kernel is run on this machine, thread by thread, because the elements decide which
+            branches are taken. So the arguments must be NumPy's arrays and numbers. It takes a C compiler (gcc or
+            clang), and a second for ten million elements of a short function; more than 2**26 are refused. Tangents and
+            cotangents are ones.
 
         Raises
         ------
@@ -302,8 +303,8 @@ def _check_countable(given: tuple[Any, ...], names: tuple[str, ...], is_foreign:
             )
         if is_foreign or type(value).__module__.partition(".")[0] == "cupy":
             raise ArgumentError(
-                "counted=True runs the kernel on this machine, on NumPy's arrays and numbers; convert the others first, "
-                "as by numpy.asarray or cupy.asnumpy"
+                "counted=True runs the kernel on this machine, on NumPy's arrays and numbers; convert the others "
+                "first, as by numpy.asarray or cupy.asnumpy"
             )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CountedLaunch"]
 
 _BAR = 10  # characters of a bar for all instructions
+_LABEL = 56  # characters of a line in the picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 # Okabe and Ito's palette, told apart with any colour vision.
 _COLOURS = {"instructions": "#0072B2", "sectors": "#D55E00"}
@@ -122,10 +123,12 @@ class CountedLaunch(Counts):
         }
         for offset, (name, values) in zip((-0.2, 0.2), shares.items(), strict=True):
             ax.barh([at + offset for at in places], values, 0.38, label=name, color=_COLOURS[name])
-        ax.set_yticks(list(places), [each.label.replace("$", r"\$") for each in self.lines], family="monospace")
+        labels = [_cut(each.label).replace("$", r"\$") for each in self.lines]
+        ax.set_yticks(list(places), labels, family="monospace")
         for label in ax.get_yticklabels():
             label.set_horizontalalignment("left")
-        ax.tick_params(axis="y", length=0, pad=_pad(self.lines))
+        # To the left edge of the longest, whose characters are 6.2 points wide.
+        ax.tick_params(axis="y", length=0, pad=6.2 * max(len(_cut(each.label)) for each in self.lines) + 6)
         ax.invert_yaxis()
         ax.set_xlabel("% of the launch; counted, not timed")
         ax.spines[["top", "right"]].set_visible(False)
@@ -140,9 +143,9 @@ def _microseconds(least: Roofline) -> str:
     return f"{microseconds:.2f} µs" if microseconds < 10 else f"{microseconds:,.0f} µs"
 
 
-def _pad(lines: tuple[CountedLine, ...]) -> float:
-    """The points beside the axis that the longest label takes, at 10 points a character's height."""
-    return 6.2 * max(len(each.label) for each in lines) + 6
+def _cut(label: str) -> str:
+    """A label that leaves room for the bars."""
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
 
 
 def _bar(share: float) -> str:

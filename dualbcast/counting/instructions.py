@@ -56,7 +56,7 @@ _SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
 
 
 class Instructions:
-    """The instructions of one function, each translated by itself; `together` says whether threads wait for one another."""
+    """The instructions of one function, each translated by itself; `together` says whether threads wait for others."""
 
     def __init__(self, operands: Operands) -> None:
         self.operands = operands
@@ -145,7 +145,8 @@ class Instructions:
         old = "carry" if base.endswith("c") else "0"
         sign = "-" if base.startswith("sub") else "+"
         keep = f"carry = sum_ >> {bits_of(kind)} & 1; " if "cc" in flags else ""
-        return f"const u128 sum_ = {args[0]} {sign} {args[1]} {sign} {old}; {keep}{self.operands.write(target, unsigned, 'sum_')}"
+        written = self.operands.write(target, unsigned, "sum_")
+        return f"const u128 sum_ = {args[0]} {sign} {args[1]} {sign} {old}; {keep}{written}"
 
     def _floats(self, base: str, flags: list[str], kind: str, target: str, args: list[str]) -> str:
         if kind not in ("f32", "f64"):

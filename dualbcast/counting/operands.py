@@ -55,8 +55,8 @@ def operands_of(text: str) -> list[str]:
 class Operands:
     """The operands of one function's instructions.
 
-    `variables` are the names that are addresses, and of which memory; `shared` says where each variable of shared memory
-    begins and ends. Both may grow while the function is read.
+    `variables` are the names that are addresses, and of which memory; `shared` says where each variable of shared
+    memory begins and ends. Both may grow while the function is read.
     """
 
     def __init__(self, variables: dict[str, str], shared: dict[str, tuple[int, int]]) -> None:

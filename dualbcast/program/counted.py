@@ -24,13 +24,8 @@ from dualbcast.runtime.cuda.kernel import CudaKernel
 MOST_ELEMENTS = 1 << 26
 
 
-def for_gpu(call: Call) -> Call:
-    """The call as it would be on a GPU, with arrays of NumPy's in its place."""
-    return replace(call, plan=planned_for_gpu(call.plan))
-
-
-def count_call(call: Call, cc: tuple[int, int]) -> CountedLaunch:
-    """Run the kernel of a call that `for_gpu` has made on this machine, and count."""
+def count_call(call: Call, cc: tuple[int, int]) -> tuple[Call, CountedLaunch]:
+    """The call as it would be on a GPU, with arrays of NumPy's; and what was counted, for which its kernel has run."""
     geometry = call.plan.geometry
     if not geometry.total or not call.plan.targets:
         raise ArgumentError("there is nothing to count: this call launches no kernel, since it stores no number")
@@ -40,6 +35,7 @@ def count_call(call: Call, cc: tuple[int, int]) -> CountedLaunch:
             f"give arrays that broadcast to {MOST_ELEMENTS:,} at most, such as a part of these"
         )
     executor.compiler()  # before the kernel is compiled, which takes seconds
+    call = replace(call, plan=planned_for_gpu(call.plan))
     kernel = call.cuda_kernel(cc)
     ptx, name, places, notes = _text_with_lines(call, kernel)
     launch = launch_of(call.spec.label, kernel, call.plan, ptx)
@@ -47,13 +43,14 @@ def count_call(call: Call, cc: tuple[int, int]) -> CountedLaunch:
         counts = launch.count()
     except executor.PtxError as error:
         raise BackendError(f"what the kernel of {call.spec.label} does cannot be counted: {error}") from error
-    if geometry.split is not None:
+    if call.plan.geometry.split is not None:
         notes.append("sums: a second pass, CuPy's, adds up the partial sums of blocks; it is not counted")
     whole = {each.name: getattr(counts, each.name) for each in fields(Counts)}
     lines = lines_of(counts, name, places, call.spec.product.function.location.filename)
-    return CountedLaunch(
+    counted = CountedLaunch(
         **whole, lines=lines, elements=geometry.total, grid=launch.grid, block=launch.block, notes=tuple(notes)
     )
+    return call, counted
 
 
 def _text_with_lines(call: Call, kernel: CudaKernel) -> tuple[str, str, list[Place], list[str]]:

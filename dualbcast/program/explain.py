@@ -168,10 +168,9 @@ def explain_call(
 
     counted = None
     if is_counted and cc is not None:
-        from dualbcast.program.counted import count_call, for_gpu  # which most processes never need
+        from dualbcast.program.counted import count_call  # which most processes never need
 
-        call = for_gpu(call)
-        counted = count_call(call, cc)
+        call, counted = count_call(call, cc)
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
     arrays, layout = plan.operands.arrays, plan.geometry.layout
     kernel = None if cc is None else call.cuda_kernel(cc)
