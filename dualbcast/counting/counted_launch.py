@@ -59,12 +59,12 @@ class CountedLaunch(Counts):
         block = " x ".join(str(length) for length in self.block if length > 1) or "1"
         times = [f"{name} {_microseconds(least)} ({least.bound})" for name, least in self.least_times.items()]
         return [
-            f"{self.elements:,} elements in {blocks:,} blocks of {block} threads, {self.warps:,} warps (not timed)",
+            f"{self.elements:,} elements in {_many(blocks, 'block')} of {block} threads, {_many(self.warps, 'warp')}",
             f"{self.issued:,} instructions of warps, with {self.lane_share:.0%} of the lanes active; "
             f"{self.branches:,} branches, {self.divergent:,} of them divergent",
             f"{self.sectors_read:,} sectors read, {self.sectors_written:,} written, of which warps had asked for "
             f"{self.repeated:,} before; DRAM moves at least {self.dram_bytes:,} bytes",
-            f"least time by published rates: {', '.join(times)}",
+            f"least time by published rates, not measured: {', '.join(times)}",
             *self.notes,
         ]
 
@@ -138,9 +138,13 @@ class CountedLaunch(Counts):
         return figure
 
 
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def _microseconds(least: Roofline) -> str:
     microseconds = 1e6 * least.seconds
-    return f"{microseconds:.2f} µs" if microseconds < 10 else f"{microseconds:,.0f} µs"
+    return f"{microseconds:.2g} µs" if microseconds < 10 else f"{microseconds:,.0f} µs"
 
 
 def _cut(label: str) -> str:

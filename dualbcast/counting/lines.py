@@ -20,7 +20,10 @@ from dualbcast.tracebacks import place_of
 __all__ = ["CountedLine", "instructions_of", "lines_of"]
 
 _REST = "indices, and what has no line"
+_NAME = re.compile(r"(%[a-z]+(?=\d)|\$L(?=\w))\w+")
 # A section has one pair of braces, and no others in it.
+# Labels at the ends of functions are for sections of debug information.
+_POSITIONS = (".loc ", ".file ", ".reg ", "$L__func_", "$L__tmp")
 _SECTION = re.compile(r"^\s*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
 
 
@@ -133,12 +136,19 @@ def _line(key: tuple[str, int, str], group: Sequence[Executed], counts: Counts, 
 
 def instructions_of(ptx: str) -> list[str]:
     """The lines of a text without what says where they come from: comments, `.loc`, `.file` and debug sections.
+    Registers and labels are named in the order in which they appear, since their numbers mean nothing.
 
     Examples
     --------
-    >>> instructions_of("// made by a compiler\\n.loc 1 2 3\\nadd.s32 %r1, %r2, 1;\\n.file 1 \\"f.py\\"\\nret;")
-    ['add.s32 %r1, %r2, 1;', 'ret;']
+    >>> instructions_of("// made by a compiler\\n.loc 1 2 3\\nadd.s32 %r7, %r5, 1;\\n.file 1 \\"f.py\\"\\nret;")
+    ['add.s32 %r:1, %r:2, 1;', 'ret;']
     """
+    names: dict[str, str] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"{found[1]}:{len(names) + 1}")
+
     text = _SECTION.sub("", re.sub(r"//[^\n]*", "", ptx))
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith((".loc ", ".file "))]
+    lines = [line for line in lines if line and not line.startswith(_POSITIONS)]
+    return [_NAME.sub(renamed, line) for line in lines]

@@ -1,4 +1,4 @@
-"""`explain(counted=True)`: counts by line that are known by hand, what is counted is what is shipped, and the errors."""
+"""`explain(counted=True)`: counts by line that are known by hand; what is counted is what is shipped; the errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sides(x, a, b):
 @differentiable_broadcast
 def shrinking(x, n):
     for _ in range(n):
-        x = math.sin(x)
+        x = x / (x + 1)
     return x
 
 
@@ -60,15 +60,17 @@ def lines_and_rules(x, y):
     return math.exp(product), x
 
 
-def squared(a):
-    return a * a
+def bounded(a):
+    if a > 1:
+        return math.tanh(a)
+    return a
 
 
 @differentiable_broadcast
 def with_helper(x, y):
     total = 0.0
-    for i in range(4):
-        total = total * y + squared(x)
+    for _ in range(4):
+        total = total * y + bounded(x)
     return total
 
 
@@ -130,13 +132,14 @@ def test_a_side_that_no_lane_takes_has_no_line(sign: int) -> None:
 def test_rows_that_make_more_iterations_take_as_many_more_instructions() -> None:
     # Whole warps make n iterations each, so that no lanes part; the loop's instructions are those of one times n.
     def loop(count: int) -> int:
-        found = counted(shrinking, numbers((8, 32)), np.full((8, 1), count), product="value")
+        found = counted(shrinking, numbers((8, 32)), np.full((8, 1), count, np.int8), product="value")
         assert (found.lane_share, found.divergent) == (1, 0)
-        return named(found, "x = math.sin(x)").issued
+        return named(found, "x = x / (x + 1)").issued
 
-    assert loop(5) - loop(4) == loop(4) - loop(3) > 8 * 10
-    varying = counted(shrinking, numbers((8, 32)), np.arange(32) % 4 + 1, product="value")
-    assert named(varying, "x = math.sin(x)").lane_share == (1 + 2 + 3 + 4) / 16
+    # However the compilers unroll it.
+    assert loop(24) - loop(16) == loop(16) - loop(8) >= 8 * 8 * 2
+    varying = counted(shrinking, numbers((8, 32)), np.arange(32, dtype=np.int8) % 4 + 1, product="value")
+    assert named(varying, "x = x / (x + 1)").lane_share < 1
     assert varying.divergent > 0
 
 
@@ -190,7 +193,7 @@ def test_the_text_with_lines_has_the_instructions_that_are_shipped(
     plain, _ = cuda_build.build(source, HOPPER, False, ptx=True)
     lined, _ = cuda_build.build(source, HOPPER, False, ptx=True, lines=True)
     texts = [each.decode().rstrip("\0") for each in (plain, lined)]
-    assert (texts[0].count(".loc"), texts[1].count(".loc") > 3) == (0, True)
+    assert ("\t.loc\t" in texts[0], texts[1].count("\t.loc\t") > 3) == (False, True)
     assert instructions_of(texts[0]) == instructions_of(texts[1])
 
 
@@ -201,7 +204,7 @@ def test_fast_mathematics_and_functions_of_the_library() -> None:
     assert found.issued < counted(sides, -numbers(1024), numbers(1024), numbers(1024)).issued
     found = counted(lines_and_rules, numbers(1024), numbers(1024))
     assert named(found, "inside digamma").lanes > 0
-    assert named(counted(with_helper, numbers(64), numbers(64)), "return a * a").issued > 0
+    assert named(counted(with_helper, numbers(64), numbers(64)), "return math.tanh(a)").issued > 0
 
 
 def views() -> dict[str, tuple[Any, ...]]:
@@ -235,14 +238,8 @@ def test_what_is_counted_computes_what_a_call_computes(name: str) -> None:
         kernel = call.cuda_kernel(HOPPER)
         launch = launch_of(name, kernel, call.plan, ptx_of(kernel))
         counts = launch.count()
-        results = call.results
         outputs = call.plan.written()
-        if product == "value":
-            value = outputs[0]
-        else:
-            value, jacobian = results.value_and_jacobian(outputs) if False else (outputs[0], None)
-            assert jacobian is None
-        np.testing.assert_allclose(value, with_helper(*arguments), rtol=1e-5)
+        np.testing.assert_allclose(outputs[0], with_helper(*arguments), rtol=1e-5)
         assert counts.dram_written * 32 >= sum(each.nbytes for each in outputs)
         for array, old in zip(call.plan.operands.arrays, arguments, strict=True):
             np.testing.assert_array_equal(array, old)
@@ -268,8 +265,8 @@ def test_the_text_the_table_and_the_picture(tmp_path: Path) -> None:
     explanation = lines_and_rules.explain(x, x, cc=HOPPER, counted=True)
     text = str(explanation)
     assert "  counted     4,096 elements in " in text
-    assert "(not timed)" in text
-    assert "least time by published rates: V100 " in text
+    assert "not measured" in text
+    assert "least time by published rates, not measured: V100 " in text
     heads, rows = explanation.counted.table()
     assert heads[-1] == "line"
     assert len(rows) == len(explanation.counted.lines)
@@ -399,17 +396,12 @@ def test_the_places_of_a_kernels_text() -> None:
     assert len(places[: len(lines)]) == len(lines)
     first = lines_and_rules.__wrapped__.__code__.co_firstlineno
     for line, place in zip(lines, places, strict=False):
-        if "lines_of" in line or not line.strip():
-            continue
         if " = x[" in line or " = y[" in line:  # a load is where its number is needed first
             assert isinstance(place, Location)
             assert place.line == first + 2
-        if line.lstrip().startswith("out"):
-            assert place == STORES or isinstance(place, Location)
-        if line.startswith("    ") and "digamma" in lines:
-            assert place is not None
-    assert "digamma" in places
-    assert STORES in places
+        if line.startswith("    out") and "[" in line:
+            assert place == STORES
+    assert {"digamma", STORES} < {place for place in places if isinstance(place, str)}
     assert text == call.spec.source(call.plan.geometry.layout, "cuda").text
 
 

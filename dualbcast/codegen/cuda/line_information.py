@@ -18,6 +18,8 @@ from typing import Any
 
 _FLAG = re.compile(r'(!\{\s*i32\s+)\d+(,\s*!"Debug Info Version")')
 _ERROR = 1  # the behaviour "error" of LLVM's module flags
+# Says which variable has which value. These are left out, because the optimiser makes other instructions where they are.
+_VARIABLE = re.compile(r'^[^\n]*@"?llvm\.dbg\.\w+"?\([^\n]*\n', re.MULTILINE)
 
 
 @contextmanager
@@ -28,6 +30,7 @@ def linkable(nvvm: Any) -> Iterator[None]:
 
     def compile_flagged(llvm_ir: str | list[str], **options: Any) -> Any:
         texts = [llvm_ir] if isinstance(llvm_ir, str) else llvm_ir
+        texts = [_VARIABLE.sub("", text) for text in texts]
         return compile_ir([_FLAG.sub(rf"\g<1>{_ERROR}\g<2>", text) for text in texts], **options)
 
     nvvm.compile_ir = compile_flagged
