@@ -11,6 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -168,9 +169,7 @@ def explain_call(
 
     counted = None
     if is_counted and cc is not None:
-        from dualbcast.program.counted import count_call  # which most processes never need
-
-        call, counted = count_call(call, cc)
+        call, counted = _counted(call, cc)
     product, plan, dtypes = call.spec.product, call.plan, call.spec.dtypes
     arrays, layout = plan.operands.arrays, plan.geometry.layout
     kernel = None if cc is None else call.cuda_kernel(cc)
@@ -213,6 +212,18 @@ def explain_call(
         passes=tuple(passes),
         counted=counted,
     )
+
+
+def _counted(call: Call, cc: tuple[int, int]) -> tuple[Call, CountedLaunch]:
+    """The call as it would be on a GPU, with arrays of NumPy's; and what was counted, for which its kernel has run."""
+    from dualbcast.counting.count import check_countable, count_launch  # which most processes never need
+    from dualbcast.counting.launch import planned_for_gpu
+
+    check_countable(call.plan)
+    call = replace(call, plan=planned_for_gpu(call.plan))
+    kernel, places = call.cuda_kernel(cc), list[Any]()
+    source, function = call.spec.source(kernel.source.layout, "cuda", None, places), call.spec.product.function
+    return call, count_launch(function.name, kernel, call.plan, source, places, function.location)
 
 
 def _order(where: Location, plan: Elimination) -> str:

@@ -17,12 +17,12 @@ from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda.line_information import code_with_lines, line_of
 from dualbcast.codegen.text_places import STORES, Place
+from dualbcast.counting import count as count_module
 from dualbcast.counting import executor
 from dualbcast.counting.counter import ALIGNMENT, Counts, Executed
 from dualbcast.counting.launch import launch_of, placed, planned_for_gpu, ptx_of
 from dualbcast.counting.lines import CountedLine, instructions_of, lines_of
 from dualbcast.errors import ArgumentError, BackendError, Location, MissingDependencyError
-from dualbcast.program import counted as counted_module
 
 HOPPER = (9, 0)
 compiles = [
@@ -182,14 +182,17 @@ def test_the_text_with_lines_has_the_instructions_that_are_shipped(
     # With a row there are sums in the pullback.
     arrays = [numbers(shape, dtype), numbers(shape[-1:] if has_sums else shape, dtype), numbers(shape, dtype)]
     arrays = arrays[: 3 if function is sides else 2]
-    explanation = function.explain(*arrays, cc=HOPPER, counted=True, product=product)
-    found = explanation.counted
+    found = counted(function, *arrays, product=product)
     # A note would say that other instructions had been made; the launch's own text has been counted then.
     assert [note.partition(":")[0] for note in found.notes] == ["sums"] * has_sums
     numbered = [each for each in found.lines if each.line]
     assert {each.filename for each in numbered} == {__file__}
     assert sum(each.instruction_share for each in numbered) > 0.1
-    source = explanation.cuda.source
+
+
+@compiling
+def test_the_two_texts_differ_in_their_lines_only() -> None:
+    source = lines_and_rules.explain(numbers(99), numbers(99), cc=HOPPER).cuda.source
     plain, _ = cuda_build.build(source, HOPPER, False, ptx=True)
     lined, _ = cuda_build.build(source, HOPPER, False, ptx=True, lines=True)
     texts = [each.decode().rstrip("\0") for each in (plain, lined)]
@@ -310,7 +313,7 @@ def test_without_lines_the_launch_is_counted_all_the_same(way: str, monkeypatch:
         return (text.replace(b"ret;", b"ret; ret;") if lines else text), log
 
     monkeypatch.setattr(cuda_build, "build", other)
-    monkeypatch.setattr(counted_module.disk_cache, "fetch", lambda _, make: make())
+    monkeypatch.setattr(count_module.disk_cache, "fetch", lambda _, make: make())
     found = counted(sides, *arrays)
     assert (found.issued, found.sectors) == (expected.issued, expected.sectors)
     (line,) = found.lines
@@ -358,7 +361,7 @@ def test_a_c_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 @compiling
 def test_what_cannot_be_translated_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a text without a kernel"
-    monkeypatch.setattr(counted_module, "_text_with_lines", lambda *_: (text, "", [], []))
+    monkeypatch.setattr(count_module, "_text_with_lines", lambda *_: (text, []))
     with pytest.raises(BackendError, match=r"what the kernel of sides does cannot be counted: there is no kernel"):
         counted(sides, numbers(8), numbers(8), numbers(8))
 

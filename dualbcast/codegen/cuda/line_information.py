@@ -18,7 +18,7 @@ from typing import Any
 
 _FLAG = re.compile(r'(!\{\s*i32\s+)\d+(,\s*!"Debug Info Version")')
 _ERROR = 1  # the behaviour "error" of LLVM's module flags
-# Says which variable has which value. These are left out, because the optimiser makes other instructions where they are.
+# Says which variable has which value. These are left out: where they are, the optimiser may make other instructions.
 _VARIABLE = re.compile(r'^[^\n]*@"?llvm\.dbg\.\w+"?\([^\n]*\n', re.MULTILINE)
 
 
