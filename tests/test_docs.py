@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib.metadata
 import re
 import runpy
 import traceback
@@ -33,8 +34,18 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONAL = ["jax", "torch"]
 FILE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The libraries without which a page's blocks do not run.
-NEEDS = {"scipy.md": ("scipy", "sympy"), "notebooks.md": ("cloudpickle",)}
+NEEDS = {"scipy.md": ("scipy", "sympy"), "notebooks.md": ("cloudpickle",), "counting.md": ("matplotlib",)}
+# The packages whose releases a page names, because what it shows differs from one release to the next.
+RELEASES = {"counting.md": ("numba-cuda", "nvidia-nvjitlink")}
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def _release(package: str) -> str:
+    """The release of a package that is installed, or a skip."""
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(f"{package} is not installed")
 
 
 @EACH_PAGE
@@ -50,6 +61,9 @@ def test_python_blocks_run(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for library in NEEDS.get(page.name, ()):
         pytest.importorskip(library)
+    for package in RELEASES.get(page.name, ()):
+        if (release := _release(package)) not in text:
+            pytest.skip(f"the page is of another release than {release}")
     source = "\n".join(BLOCK.findall(text))
     if not source:
         pytest.skip("no Python on this page")

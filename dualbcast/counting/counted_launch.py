@@ -40,6 +40,25 @@ class CountedLaunch(Counts):
         The blocks of the launch, and the threads of a block.
     notes : tuple of str
         What the counts leave out.
+
+    Examples
+    --------
+    Of each warp eight lanes take the first branch, which reads a quarter of `a`.
+
+    >>> import numpy as np
+    >>> from dualbcast import from_source
+    >>> chosen = from_source('''
+    ... def chosen(x, a):
+    ...     if x > 0:
+    ...         return np.tanh(a) / a
+    ...     return x
+    ... ''', namespace={"np": np})
+    >>> x, a = np.where(np.arange(1023) % 32 < 8, 1, -1).astype("float32"), np.ones(1023, "float32")
+    >>> counted = chosen.explain(x, a, product="value", cc=(9, 0), counted=True).counted
+    >>> counted.warps, counted.sectors_read, counted.sectors_written, counted.divergent
+    (32, 160, 128, 32)
+    >>> [(line.line, line.sectors) for line in counted.lines if line.sectors]
+    [(3, 128), (4, 32), (0, 128)]
     """
 
     lines: tuple[CountedLine, ...] = field(repr=False)
