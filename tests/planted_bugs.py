@@ -241,6 +241,19 @@ BUGS = [
         "pass",
         "test_trace",
     ),
+    # --- counting ---
+    Bug(
+        "lanes that meet again only at the end",
+        "found.append(nearest[0] if len(nearest) == 1 else END)",
+        "found.append(END)",
+        "test_ptx_counter",
+    ),
+    Bug(
+        "lanes counted whose predicate is false",
+        "lanes=active if site.guarded else lanes",
+        "lanes=lanes",
+        "test_ptx_counter",
+    ),
     # --- autodiff ---
     Bug(
         "partials of different signs added",

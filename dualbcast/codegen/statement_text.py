@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dualbcast.codegen.text_places import STORES, Place
+from dualbcast.codegen.text_places import Place, expression_place, store_of
 from dualbcast.errors import Location
 from dualbcast.frontend.lower import FOREVER, INTEGER_FUNCTIONS, RANGE_STOP
 from dualbcast.ir.nodes import (
@@ -149,7 +149,7 @@ class Writer:
         for first in range(0, len(function.outputs), self.lanes):
             name = function.outputs[first].name
             values = [output.value for output in function.outputs[first : first + self.lanes]]
-            self.line(depth, self.store(name, values), STORES)
+            self.line(depth, self.store(name, values), store_of(values))
 
     # --- statements ----------------------------------------------------------------------------------------------
 
@@ -161,7 +161,8 @@ class Writer:
                 case Assign() if neighbours:
                     self._wide_load(stmt, neighbours, depth)
                 case Assign():
-                    self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", stmt.location)
+                    place = expression_place(stmt.value) if stmt.location == NOWHERE else stmt.location
+                    self.line(depth, f"{stmt.target.name} = {self.assigned(stmt.value)}", place)
                 case If():
                     self._if(stmt, depth)
                 case While():

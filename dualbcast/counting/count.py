@@ -17,7 +17,7 @@ from dualbcast.counting.counted_launch import CountedLaunch
 from dualbcast.counting.counter import Counts
 from dualbcast.counting.launch import launch_of, ptx_of
 from dualbcast.counting.lines import instructions_of, lines_of
-from dualbcast.errors import ArgumentError, BackendError, Location
+from dualbcast.errors import ArgumentError, BackendError, DualbcastError, Location
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.launch_plan import Plan
@@ -89,7 +89,7 @@ def _text_with_lines(kernel: CudaKernel, source: KernelSource) -> tuple[str, lis
     shipped = ptx_of(kernel)
     try:
         lined = disk_cache.fetch(key, lambda: cuda_build.build(source, *options, ptx=True, lines=True)[0])
-    except BackendError as error:
+    except DualbcastError as error:  # the kernel has compiled without lines
         return shipped, [f"without lines: {str(error).splitlines()[0]}"]
     ptx = lined.decode().rstrip("\0")
     if instructions_of(ptx) != instructions_of(shipped):

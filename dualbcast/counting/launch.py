@@ -88,9 +88,8 @@ def planned_for_gpu(plan: Plan) -> Plan:
     forms, outputs = tuple(map(form_of, operands.arrays)), (None,) * len(plan.dtypes)
     geometry = lay_out(forms, outputs, operands.names, plan.shapes, "cuda")
     results, targets = fresh(geometry, plan.dtypes, operands.signature.compute, np)
-    arrays = placed((*operands.arrays, *targets))
-    inputs, targets = arrays[: len(forms)], arrays[len(forms) :]
-    pointers = tuple([array.ctypes.data for array in arrays])
+    inputs, targets = placed(operands.arrays), tuple(map(_allocated, targets))
+    pointers = tuple([array.ctypes.data for array in (*inputs, *targets)])
     results = targets[: len(results)]
     return plan._replace(
         geometry=geometry,
@@ -110,10 +109,10 @@ def launch_of(name: str, kernel: CudaKernel, plan: Plan, ptx: str) -> Launch:
         by_value(array).tobytes() if at in source.layout.values else address_of(array)
         for at, array in enumerate(arrays)
     ]
-    bits = tuple([number.tobytes() for number in numbers])
-    return Launch(
-        name, ptx, source.entry, grid, block, bits, tuple(pointers), arrays, kernel.registers, source.layout.lanes
-    )
+    bits, places = tuple([number.tobytes() for number in numbers]), tuple(pointers)
+    # With an array without axes all that it is a view of: see `_followed`.
+    memory = tuple([array if array.ndim else _root(array) for array in arrays])
+    return Launch(name, ptx, source.entry, grid, block, bits, places, memory, kernel.registers, source.layout.lanes)
 
 
 def ptx_of(kernel: CudaKernel) -> str:
@@ -128,7 +127,7 @@ def placed(arrays: Sequence[Array]) -> tuple[Array, ...]:
     bounds = np.lib.array_utils.byte_bounds
     roots, spans = [_root(array) for array in arrays], dict[int, tuple[int, int]]()
     for array, root in zip(arrays, roots, strict=True):
-        low, high = bounds(array)
+        low, high = bounds(_followed(array))
         first, last = spans.get(id(root), (low, high))
         spans[id(root)] = min(low, first), max(high, last)
     copies: dict[int, tuple[Room, int]] = {}
@@ -143,11 +142,29 @@ def placed(arrays: Sequence[Array]) -> tuple[Array, ...]:
             room = Room.of(high - low + ALIGNMENT)
             copies[id(root)] = room, (low - begin - room.ctypes.data) % ALIGNMENT
         room, start = copies[id(root)]
-        offset = start + array.ctypes.data - low
-        copy: Array = np.ndarray(array.shape, array.dtype, room, offset, array.strides)
-        copy[...] = array
-        found.append(copy)
+        old = _followed(array)
+        copy: Array = np.ndarray(old.shape, old.dtype, room, start + old.ctypes.data - low, old.strides)
+        copy[...] = old
+        found.append(copy if old is array else copy[0, ...])
     return tuple(found)
+
+
+def _followed(array: Array) -> Array:
+    """An array without axes with all that follows it in what it is a view of: it may be the first element of a whole
+    array, whose kernels know its length."""
+    root = _root(array)
+    if array.ndim or root is array:
+        return array
+    _, end = np.lib.array_utils.byte_bounds(root)
+    length = (end - array.ctypes.data) // array.itemsize
+    return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,), writeable=False)
+
+
+def _allocated(array: Array) -> Array:
+    """A new array of this shape and these strides, which begins where allocations do."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    room = Room.of(high - low + ALIGNMENT)
+    return np.ndarray(array.shape, array.dtype, room, -room.ctypes.data % ALIGNMENT, array.strides)
 
 
 def _root(array: Array) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dualbcast.codegen.cuda.line_information import line_of
-from dualbcast.codegen.text_places import STORES, Place
+from dualbcast.codegen.text_places import Place, Store
 from dualbcast.counting.counter import Counts, Executed
 from dualbcast.errors import Location
 from dualbcast.tracebacks import place_of
@@ -98,8 +98,11 @@ def lines_of(counts: Counts, name: str, places: Sequence[Place], main: str) -> t
 def _place(each: Executed, name: str, places: Sequence[Place]) -> Place:
     if each.line is None or not places or os.path.basename(each.line[0]) != os.path.basename(name):
         return None
-    line = line_of(each.line[1], len(places))
-    return places[line - 1] if line else None
+    line, is_store = line_of(each.line[1], len(places))
+    if is_store:
+        return Store()
+    place = places[line - 1] if line else None
+    return (place.computed or place) if isinstance(place, Store) else place
 
 
 def _key(place: Place) -> tuple[str, int, str]:
@@ -108,7 +111,7 @@ def _key(place: Place) -> tuple[str, int, str]:
         return place.filename, place.line, ""
     if place is None:
         return "", 0, _REST
-    return "", 0, "stores of results" if place == STORES else f"inside {place}"
+    return "", 0, "stores of results" if isinstance(place, Store) else f"inside {place}"
 
 
 def _line(key: tuple[str, int, str], group: Sequence[Executed], counts: Counts, main: str) -> CountedLine:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import pytest
 from bench.paper import counted_cell, models
 from dualbcast import differentiable_broadcast, special
 from dualbcast.codegen.cuda import build as cuda_build
-from dualbcast.codegen.cuda.line_information import code_with_lines, line_of
-from dualbcast.codegen.text_places import STORES, Place
+from dualbcast.codegen.cuda.line_information import code_with_lines, line_of, linkable
+from dualbcast.codegen.text_places import Place, Store
 from dualbcast.counting import count as count_module
 from dualbcast.counting import executor
 from dualbcast.counting.counter import ALIGNMENT, Counts, Executed
@@ -43,6 +44,16 @@ def sides(x, a, b):
     if x > 0:
         return math.tanh(a)
     return math.exp(math.tanh(b))
+
+
+@differentiable_broadcast
+def short(x, y):
+    return math.tanh(x) * y
+
+
+@differentiable_broadcast(whole="table")
+def looked_up(i, x, table):
+    return table[i] * x
 
 
 @differentiable_broadcast
@@ -294,6 +305,34 @@ def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @compiling
+def test_what_a_store_computes_is_no_store() -> None:
+    found = counted(short, numbers(1023), numbers(1023), product="value")
+    line, store = named(found, "return math.tanh(x) * y"), named(found, "stores")
+    assert (line.sectors, store.sectors) == (256, 128)
+    assert line.instruction_share > 0.5 > 0.1 > store.instruction_share
+
+
+@compiling
+@pytest.mark.parametrize("shape", [1023, 1024])
+def test_numbers_of_16_bits(shape: int) -> None:
+    found = counted(short, numbers(shape, np.float16), numbers(shape, np.float16), product="value")
+    assert {each.line for each in found.lines} == {0, short.__wrapped__.__code__.co_firstlineno + 2}
+    assert named(found, "return math.tanh(x) * y").instruction_share > 0.5
+    assert named(found, "stores").sectors == found.sectors_written == 64
+
+
+@compiling
+@pytest.mark.parametrize("step", [1, 2])
+def test_whole_arrays(step: int) -> None:
+    table = numbers(400)[8::step]
+    places = np.arange(1023) % 8
+    found = counted(looked_up, places, numbers(1023, np.float64), table, product="value")
+    # 8 numbers of 4 bytes, from the 8th on; and 8 bytes of two arrays and of the result for each element.
+    assert found.dram_bytes == 32 + 3 * 8 * 1024
+    assert found.sectors_read > 512
+
+
+@compiling
 def test_sums_say_what_is_not_counted() -> None:
     found = counted(with_helper, numbers((64, 64)), numbers(64), product="sum_and_gradient", wrt=())
     assert [note.partition(":")[0] for note in found.notes] == ["sums"]
@@ -320,6 +359,20 @@ def test_without_lines_the_launch_is_counted_all_the_same(way: str, monkeypatch:
     assert line.issued == found.issued
     (note,) = found.notes
     assert note.startswith("without lines: ")
+
+
+def test_line_information_needs_a_compiler_that_is_known() -> None:
+    with pytest.raises(BackendError, match="another way"), linkable(SimpleNamespace()):
+        pass
+    seen = []
+    nvvm = SimpleNamespace(compile_ir=lambda texts, **_: seen.extend(texts))
+    with linkable(nvvm):
+        nvvm.compile_ir(
+            '!0 = !{ i32 2, !"Debug Info Version", i32 3 }\n  call void @"llvm.dbg.declare"(metadata !1)\nret'
+        )
+    assert seen == ['!0 = !{ i32 1, !"Debug Info Version", i32 3 }\nret']
+    nvvm.compile_ir(["i32 2"])
+    assert seen[-1] == "i32 2"
 
 
 # Errors
@@ -383,11 +436,15 @@ def test_the_counter_is_imported_by_nothing_else() -> None:
 
 
 def test_lines_of_texts() -> None:
-    text = "def helper(x):\n    return x\n\n\ndef element(x):\n    return helper(x)\n"
+    text = "def helper(x):\n    return x\n\n\ndef element(k, x, out):\n    out[k] = helper(x[k])\n"
+    text += "    store_2(out, k, x, x)\n"
     code = code_with_lines(text, "kernel.py", "element")
-    heads = [each.co_firstlineno for each in code.co_consts if hasattr(each, "co_firstlineno")]
-    assert heads == [7, 5]  # beyond the six lines of the text
-    assert [line_of(number, 6) for number in (7, 8, 5, 6, 0)] == [1, 2, 5, 6, 0]
+    helper, element = [each for each in code.co_consts if hasattr(each, "co_firstlineno")]
+    assert (helper.co_firstlineno, element.co_firstlineno) == (8, 5)  # beyond the seven lines of the text
+    lines = {number for _, _, number in element.co_lines()}
+    assert lines >= {6, 14 + 6, 7, 14 + 7}
+    assert line_of(8, 7) == (1, False)
+    assert line_of(14 + 6, 7) == (6, True)
 
 
 def test_the_places_of_a_kernels_text() -> None:
@@ -403,8 +460,8 @@ def test_the_places_of_a_kernels_text() -> None:
             assert isinstance(place, Location)
             assert place.line == first + 2
         if line.startswith("    out") and "[" in line:
-            assert place == STORES
-    assert {"digamma", STORES} < {place for place in places if isinstance(place, str)}
+            assert isinstance(place, Store)
+    assert "digamma" in places
     assert text == call.spec.source(call.plan.geometry.layout, "cuda").text
 
 
@@ -414,17 +471,17 @@ def test_counts_by_line() -> None:
         return Executed("add", ("/tmp/kernel.py", number), issued, 16 * issued, 0, space, False, sectors, 0, 0)
 
     here, elsewhere = Location("here.py", 3, 0, 3, 1), Location("other.py", 1, 0, 1, 1)
-    places: list[Place] = [None, here, elsewhere, "digamma", STORES]
-    counts = Counts(tuple(executed(at, 2, 3 * (at == 2)) for at in (1, 2, 7, 3, 4, 5, 0)), 1, 1, 3, 0)
+    places: list[Place] = [None, here, elsewhere, "digamma", Store(here)]
+    counts = Counts(tuple(executed(at, 2, 3 * (at == 15)) for at in (1, 2, 7, 3, 4, 15, 5, 0)), 1, 1, 3, 0)
     found = lines_of(counts, "kernel.py", places, "here.py")
     assert [(each.filename, each.line, each.issued, each.sectors) for each in found] == [
-        ("here.py", 3, 4, 3),
+        ("here.py", 3, 6, 0),
         ("other.py", 1, 2, 0),
         ("", 0, 2, 0),
-        ("", 0, 2, 0),
+        ("", 0, 2, 3),
         ("", 0, 4, 0),
     ]
     assert [each.text for each in found[2:]] == ["inside digamma", "stores of results", "indices, and what has no line"]
     assert found[0].lane_share == 0.5
     (whole,) = lines_of(counts, "", [], "here.py")
-    assert (whole.issued, whole.sector_share) == (14, 1)
+    assert (whole.issued, whole.sector_share) == (16, 1)

@@ -19,7 +19,7 @@ from llvmlite import ir
 from dualbcast import disk_cache
 from dualbcast.codegen import mathlib
 from dualbcast.codegen.cuda.kernel_shell import THREADS_PER_BLOCK
-from dualbcast.codegen.cuda.line_information import code_with_lines, linkable
+from dualbcast.codegen.cuda.line_information import LOADS, STORES, begun_at, code_with_lines, linkable
 from dualbcast.codegen.cuda.occupancy import roomier
 from dualbcast.codegen.llvm.operators import OPERATIONS
 from dualbcast.codegen.mathlib.primitives import Emit
@@ -254,7 +254,8 @@ def _accesses(read: Any, written: Any) -> tuple[Callable[..., Any], Callable[...
     def store(pointer: Any, k: Any, value: Any) -> None:
         pointer[k] = written(value)
 
-    return load, store
+    # They are in no text of a kernel.
+    return begun_at(LOADS, load), begun_at(STORES, store)
 
 
 def _range_stop(start: Value, stop: Value, step: Value) -> Value:
