@@ -43,7 +43,8 @@ class CountedLaunch(Counts):
 
     Examples
     --------
-    Of each warp eight lanes take the first branch, which reads a quarter of `a`.
+    Of each warp eight lanes take the first branch, which reads a quarter of `a`. The last lane of all has no element: so
+    one warp has two divergent branches.
 
     >>> import numpy as np
     >>> from dualbcast import from_source
@@ -56,7 +57,7 @@ class CountedLaunch(Counts):
     >>> x, a = np.where(np.arange(1023) % 32 < 8, 1, -1).astype("float32"), np.ones(1023, "float32")
     >>> counted = chosen.explain(x, a, product="value", cc=(9, 0), counted=True).counted
     >>> counted.warps, counted.sectors_read, counted.sectors_written, counted.divergent
-    (32, 160, 128, 32)
+    (32, 160, 128, 33)
     >>> [(line.line, line.sectors) for line in counted.lines if line.sectors]
     [(3, 128), (4, 32), (0, 128)]
     """
