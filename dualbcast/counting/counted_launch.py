@@ -43,8 +43,8 @@ class CountedLaunch(Counts):
 
     Examples
     --------
-    Of each warp eight lanes take the first branch, which reads a quarter of `a`. The last lane of all has no element, so
-    that one warp has two divergent branches.
+    Of each warp eight lanes take the first branch, which reads a quarter of `a`. The last lane of all has no element:
+    one warp has two divergent branches.
 
     >>> import numpy as np
     >>> from dualbcast import from_source
