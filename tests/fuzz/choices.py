@@ -107,15 +107,15 @@ def redrawn(like: Program, choices: Sequence[int]) -> tuple[Program, Choices]:
 
 
 def shrunk(program: Program, choices: list[int], fails: Callable[[Program], bool], seconds: float = 120.0) -> Program:
-    """A small program that fails, too, found by leaving choices out for so long."""
+    """A small program that fails, too, found by leaving choices out for so long, in processor time."""
     best, (again, writer) = program, redrawn(program, choices)
-    until = time.monotonic() + seconds
+    until = time.process_time() + seconds
     if again.text != program.text:
         return program
 
     def attempt(candidate: list[int]) -> bool:
         nonlocal best, choices, writer
-        if time.monotonic() > until or candidate == choices:
+        if time.process_time() > until or candidate == choices:
             return False
         try:
             smaller, other = redrawn(program, candidate)
@@ -127,7 +127,7 @@ def shrunk(program: Program, choices: list[int], fails: Callable[[Program], bool
         return True
 
     improved = True
-    while improved and time.monotonic() < until:
+    while improved and time.process_time() < until:
         improved = False
         for start, stop in sorted(writer.spans, key=lambda span: span[0] - span[1]):
             improved |= attempt(choices[:start] + choices[stop:]) or attempt([*choices[:start], 0, *choices[stop:]])

@@ -170,7 +170,7 @@ def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch):
     plant(bug, monkeypatch)
     seed = next(seed for seed in range(200) if _mismatches(drawn(seed)[0]))
     program, choices = drawn(seed)
-    small = shrunk(program, choices, _mismatches, seconds=60)
+    small = shrunk(program, choices, _mismatches)
     assert _mismatches(small) and len(small.text) < len(program.text) / 2, small
 
 
