@@ -17,12 +17,11 @@ from dualbcast.counting.counted_launch import CountedLaunch
 from dualbcast.counting.counter import Counts
 from dualbcast.counting.launch import launch_of, ptx_of
 from dualbcast.counting.lines import instructions_of, lines_of
+from dualbcast.counting.operands import PtxError
 from dualbcast.errors import ArgumentError, BackendError, DualbcastError, Location
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.runtime.cuda.kernel import CudaKernel
 from dualbcast.runtime.launch_plan import Plan
-
-__all__ = ["MOST_ELEMENTS", "check_countable", "count_launch"]
 
 # A launch of so many elements takes minutes, and is not to be interrupted.
 MOST_ELEMENTS = 1 << 26
@@ -65,7 +64,7 @@ def count_launch(
     launch = launch_of(name, kernel, plan, ptx)
     try:
         counts = launch.count()
-    except executor.PtxError as error:
+    except PtxError as error:
         raise BackendError(f"what the kernel of {name} does cannot be counted: {error}") from error
     if notes:
         places = []

@@ -14,7 +14,6 @@ from dualbcast.counting.lines import CountedLine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CountedLaunch"]
 
 _BAR = 10  # characters of a bar for all instructions
 _LABEL = 56  # characters of a line in the picture

@@ -21,8 +21,6 @@ from dualbcast.counting.executor import HEAD, Kernel, block_of
 from dualbcast.counting.recording import Program, Site
 from dualbcast.counting.translation import translate
 
-__all__ = ["ALIGNMENT", "SECTOR", "CountedKernel", "Counts", "Executed", "Memory", "Room", "total"]
-
 SECTOR = 32  # bytes
 ALIGNMENT = 256  # bytes of which the address of an allocation of a GPU is a multiple
 _COUNTING = Path(__file__).with_name("counting.c")

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dualbcast.counting.counter import Counts
 
-__all__ = ["DEVICES", "Device", "Roofline"]
-
 # Of a multiprocessor since 7.0; each issues one instruction of a warp a cycle (Volta Tuning Guide, 1.4.1.1; the later
 # guides and white papers say the same of their architectures).
 _SCHEDULERS = 4

@@ -22,8 +22,6 @@ from dualbcast.counting.translation import translate
 from dualbcast.disk_cache import write_whole
 from dualbcast.errors import MissingDependencyError
 
-__all__ = ["COMPILER", "HEAD", "Kernel", "PtxError", "block_of", "compiled", "compiler"]
-
 # The translation uses extensions that gcc and clang have.
 COMPILER = shutil.which("gcc") or shutil.which("clang")
 HEAD = Path(__file__).with_suffix(".c")

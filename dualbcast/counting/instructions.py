@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from dualbcast.counting.operands import Operands, PtxError, bits_of, name_of, number_of, operands_of, stored
 
-__all__ = ["Instructions"]
-
 _TYPES = re.compile(r"(?:[sub](?:8|16|32|64|128)|f16|bf16|f32|f64|pred)$")
 _COMBINED = {"and": "&", "or": "|", "xor": "^"}
 _DIRECTIONS = {"rz": "FE_TOWARDZERO", "rm": "FE_DOWNWARD", "rp": "FE_UPWARD"}

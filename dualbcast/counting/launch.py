@@ -27,8 +27,6 @@ from dualbcast.runtime.cuda.launch import by_value, prepared
 from dualbcast.runtime.iteration_space import form_of, lay_out
 from dualbcast.runtime.launch_plan import Plan, fresh
 
-__all__ = ["Launch", "address_of", "count_together", "launch_of", "placed", "planned_for_gpu", "ptx_of"]
-
 Array = NDArray[Any]
 _counting = threading.Lock()  # a translation has one set of counters
 

@@ -17,8 +17,6 @@ from dualbcast.counting.counter import Counts, Executed
 from dualbcast.errors import Location
 from dualbcast.tracebacks import place_of
 
-__all__ = ["CountedLine", "instructions_of", "lines_of"]
-
 _REST = "indices, and what has no line"
 _NAME = re.compile(r"(%[a-z]+(?=\d)|\$L(?=\w))\w+")
 # A section has one pair of braces, and no others in it.

@@ -6,8 +6,6 @@ import re
 
 from dualbcast.errors import BackendError
 
-__all__ = ["Operands", "PtxError", "bits_of", "name_of", "number_of", "operands_of", "stored"]
-
 _SPECIAL = {
     f"%{name}.{axis}": f"thread->{name}[{at}]"
     for name in ("tid", "ntid", "ctaid", "nctaid")

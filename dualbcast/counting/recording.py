@@ -9,8 +9,6 @@ from dualbcast.counting.control_flow import END, joins
 from dualbcast.counting.operands import PtxError, bits_of, operands_of
 from dualbcast.counting.translation import Function
 
-__all__ = ["Block", "Program", "Site"]
-
 Space = Literal["global", "shared", "local", ""]
 _SPACES: tuple[Space, ...] = ("", "global", "shared", "local")
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dualbcast.counting.instructions import Instructions
 from dualbcast.counting.operands import Operands, PtxError, bits_of, name_of, operands_of, stored
 
-__all__ = ["Function", "translate"]
-
 _FUNCTION = re.compile(
     r"\.(entry|func)\s*(?:\(([^)]*)\))?\s*([\w$]+)\s*\(([^)]*)\)([^{;]*)([{;])",
 )
