@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
+from functools import reduce
 
 from dualbcast.ir.nodes import Assign, Block, Expr, Function, If, Load, Names, Op, Output, Stmt, Var
 from dualbcast.ir.traversal import (
@@ -19,12 +20,12 @@ from dualbcast.ir.traversal import (
     expressions,
     has_loops,
     hold,
-    map_blocks,
     map_expr,
     map_exprs,
     targets,
 )
 from dualbcast.kernel_spec import Layout, neighbour
+from dualbcast.passes.shared_loads import ANY
 from dualbcast.passes.vector_analysis import uniform_inputs, varies, varying_names
 
 
@@ -73,13 +74,15 @@ def gather_loads(function: Function, names: Names) -> Function:
         for stmt in block:
             if isinstance(stmt, Assign) and stmt.target.name in elements:
                 loads.append(stmt)
-            elif isinstance(stmt, Assign | If):
+            elif isinstance(stmt, Assign) or (isinstance(stmt, If) and not _is_for_all(stmt.test)):
                 rest.append(map_exprs(stmt, lambda expr: _lifted(expr, variable), lambda side: side))
             else:
                 rest.append(stmt)
         outputs = tuple([replace(output, value=_lifted(output.value, variable)) for output in outputs])
         inside = [
-            replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0]) if isinstance(stmt, If) else stmt
+            replace(stmt, then=visit(stmt.then)[0], orelse=visit(stmt.orelse)[0])
+            if isinstance(stmt, If) and not _is_for_all(stmt.test)
+            else stmt
             for stmt in rest
         ]
         return (*loads, *inside), outputs
@@ -146,7 +149,7 @@ def _loads_apart(function: Function, uniform: Set[str]) -> bool:
     def reached_by_all(block: Block) -> Iterator[Stmt]:
         for stmt in block:
             yield stmt
-            if isinstance(stmt, If) and not varies(stmt.test, varying):
+            if isinstance(stmt, If) and (_is_for_all(stmt.test) or not varies(stmt.test, varying)):
                 yield from reached_by_all((*stmt.then, *stmt.orelse))
 
     together = [stmt.value for stmt in reached_by_all(function.body) if isinstance(stmt, Assign)]
@@ -156,6 +159,17 @@ def _loads_apart(function: Function, uniform: Set[str]) -> bool:
         return sum(isinstance(value, Load) and value.name not in uniform for value in values)
 
     return count(leaves) > count(together)
+
+
+def _is_for_all(test: Expr) -> bool:
+    """Whether a test is one of all elements of a thread."""
+    return isinstance(test, Op) and test.name == ANY
+
+
+def _of_all(exprs: Sequence[Expr]) -> Expr:
+    """The expression for all elements of a thread, where it has one: from those for each of them."""
+    tests = dict.fromkeys([expr.args[0] for expr in exprs if isinstance(expr, Op) and expr.name == ANY])
+    return reduce(lambda some, one: Op("or", (some, one), "bool"), tests) if tests else exprs[0]
 
 
 def coarsen(function: Function, layout: Layout, names: Names) -> Function:
@@ -215,10 +229,11 @@ def coarsen(function: Function, layout: Layout, names: Names) -> Function:
     def all_lanes(block: Block) -> Block:
         new: list[Stmt] = []
         for stmt in block:
-            if varies(stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0], varying):
+            part = stmt.target if isinstance(stmt, Assign) else expressions(stmt)[0]
+            if varies(part, varying) and not _is_for_all(part):
                 new += [lane_of(stmt, lane) for lane in range(lanes)]
             else:
-                new.append(map_blocks(stmt, all_lanes))
+                new.append(map_exprs(stmt, lambda expr: _of_all([one_lane(expr, n) for n in range(lanes)]), all_lanes))
         return tuple(new)
 
     body, outputs = list(all_lanes(function.body)), list[Output]()

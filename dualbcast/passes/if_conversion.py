@@ -86,15 +86,16 @@ def convert_ifs(function: ir.Function, uniform: Set[str]) -> ir.Function:
                 y: float = 0.0
             output out = y
     """
-    return _converted(function, uniform)[0]
+    return with_selects(function, uniform)[0]
 
 
 def branch_choices(function: ir.Function, uniform: Set[str]) -> list[Choice]:
     """The decision of `convert_ifs` about each branch."""
-    return _converted(function, uniform)[1]
+    return with_selects(function, uniform)[1]
 
 
-def _converted(function: ir.Function, uniform: Set[str]) -> tuple[ir.Function, list[Choice]]:
+def with_selects(function: ir.Function, uniform: Set[str]) -> tuple[ir.Function, list[Choice]]:
+    """What `convert_ifs` makes of a function, and its decisions."""
     if not any(isinstance(stmt, ir.If) for stmt in statements(function.body)):
         return function, []
     conversion = _Conversion(function, varying_names(function, uniform))

@@ -141,7 +141,7 @@ def cuda(approximate: bool, layout: Layout, dtype: str, text: KernelText) -> lis
         *approximated(approximate),
         # Here, since the passes below take no call away and add none: the helpers are known.
         text.open_text,
-        *gathered(text.names),
+        *gathered(text.names, layout),
         # Last: it copies the statements of one element, with their names, for its neighbours.
         partial(coarsen, layout=layout, names=text.names),
     ]
@@ -156,14 +156,17 @@ def approximated(approximate: bool) -> list[Pass]:
     return [fast_math]
 
 
-def gathered(names: Names) -> list[Pass]:
-    """The passes to the readable form of a CUDA thread's one element."""
+def gathered(names: Names, layout: Layout) -> list[Pass]:
+    """The passes to the readable form of one of a CUDA thread's elements."""
     from dualbcast.passes.cuda_coarsening import gather_loads
     from dualbcast.passes.cuda_math import select_signs
+    from dualbcast.passes.shared_loads import share_loads
 
     return [
         # Before expressions are nested: it looks for a product and the branch before it.
         select_signs,
+        # After it, since selects may take the place of branches; before the other loads have places.
+        partial(share_loads, layout=layout),
         *readable(names),
         # After the loads have their places, which it changes only within a block.
         partial(gather_loads, names=names),
@@ -289,7 +292,9 @@ def elements_a_thread(function: Function, layout: Layout, dtype: str) -> int:
     """How many neighbouring elements of a product a CUDA thread should compute."""
     from dualbcast.passes import cuda_coarsening
 
-    element = run([drop_custom_derivatives, *gathered(Names())], function)
+    # As for several.
+    passes = [drop_custom_derivatives, *gathered(Names(), layout._replace(lanes=2))]
+    element = run(passes, function)
     return cuda_coarsening.elements_a_thread(element, layout, dtype)
 
 

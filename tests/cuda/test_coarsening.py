@@ -159,6 +159,95 @@ def test_what_one_side_reads(name: str, product: str) -> None:
     hold(call, lanes_of(call))
 
 
+def one_side(x, a, b):
+    return a * x if x > 0 else b
+
+
+def both_sides(x, a, b):
+    if x > 0:
+        return math.sin(a) * b
+    return math.cos(a)
+
+
+def nested(x, a, b):
+    if x > 0:
+        return math.exp(a)
+    if a > 0:
+        return math.exp(math.sin(b))
+    return a
+
+
+def uniform_around(x, a, b, n=1.0):
+    if n > 0:
+        return a * b if x > 0 else -a
+    return x
+
+
+def divides(x, a, b):
+    return (1 / a if x > 0 else math.sqrt(b)) + x
+
+
+def from_a_result(x, a, b):
+    y = math.sin(a) if x > 0 else x
+    return b if y > 0.5 else y
+
+
+def after_long(x, a, b):
+    return math.sin(a) * b if math.sin(math.tan(math.sin(math.tan(math.exp(x))))) > 0 else x
+
+
+SHARED = [one_side, both_sides, nested, uniform_around, divides]
+
+
+def every_choice(dtype: Any) -> list[np.ndarray[Any, Any]]:
+    """Rows of four elements with every choice of sides by `x`, the second half of them with many by `a`."""
+    choices = np.array(list(itertools.product((1, -1), repeat=4)), dtype)
+    generator = np.random.default_rng(2)
+    x = np.concatenate([choices, choices])
+    a, b = (generator.uniform(0.25, 1.5, x.shape).astype(dtype) for _ in range(2))
+    a[16:] *= np.concatenate([choices[::3], choices[1:11]])[:16]
+    return [x, a, b]
+
+
+@pytest.mark.parametrize("product", ["value", "value_and_jacobian", "jvp", "vjp", "hessian"])
+@pytest.mark.parametrize(("dtype", "lanes"), [(np.float32, 4), (np.float32, 2), (np.float64, 2)])
+@pytest.mark.parametrize("scalar", SHARED, ids=lambda each: each.__name__)
+def test_every_choice_of_sides(scalar: Any, dtype: Any, lanes: int, product: Any) -> None:
+    call = differentiable_broadcast(backend="python")(scalar)._inspected(tuple(every_choice(dtype)), None, product)
+    assert lanes_of(call) > 1
+    hold(call, lanes)
+
+
+@pytest.mark.parametrize("scalar", [one_side, divides])
+def test_what_an_element_does_not_need_may_be_nan(scalar: Any) -> None:
+    x, a, b = every_choice(np.float32)
+
+    def outputs() -> list[np.ndarray[Any, Any]]:
+        call = differentiable_broadcast(backend="python")(scalar)._inspected((x, a, b), None, "value_and_jacobian")
+        return run(call, 4)
+
+    expected = outputs()
+    a[x < 0], b[x > 0] = np.nan, np.nan
+    for found, wanted in zip(outputs(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_which_loads_are_shared() -> None:
+    def text(scalar: Any) -> str:
+        call = differentiable_broadcast(scalar)._inspected(tuple(every_choice(np.float32)), None, "value")
+        layout = call.plan.geometry.layout._replace(lanes=lanes_of(call))
+        return kernel_source(call.spec.product.forward, layout, "float32", ["float32"] * 3, ["float32"], "cuda").text
+
+    # Read on both sides, and on one: a test only for the latter.
+    assert [text(both_sides).count(part) for part in ("load_4(", "    if ", "else:\n")] == [3, 1, 1]
+    # The test of the inner branch needs what is loaded under that of the outer one, or always.
+    assert text(nested).index("load_4(a") < text(nested).index("load_4(b")
+    # A test that depends on what a branch has computed.
+    assert "load_4(" not in text(from_a_result)
+    # One that takes long.
+    assert "load_4(" not in text(after_long)
+
+
 def inspected(*arrays: Any, wrt: Any = tuple("cfig"), product: Any = "value_and_jacobian", **options: Any) -> Any:
     return differentiable_broadcast(**options)(models.cell_update)._inspected(arrays, wrt, product)
 
@@ -202,8 +291,8 @@ def test_when_several_elements_pay() -> None:
     assert lanes_of(inspected(full, full, full, full, rows, rows)) == 4
     double = full.astype(np.float64), rows.astype(np.float64)
     assert lanes_of(inspected(*[double[0]] * 4, double[1], double[1])) == 2
-    # Control by element: what is loaded in a branch is not loaded for the neighbours.
-    assert lanes_of(inspected(full, full, full, full, full, rows)) == 1
+    # Control by element: what one of a thread's elements needs is loaded for all of them.
+    assert lanes_of(inspected(full, full, full, full, full, rows)) == 4
     # Along the innermost dimension an array is not contiguous.
     assert lanes_of(inspected(full, full, full, np.ones((4, 16), np.float32)[:, ::2], rows, rows)) == 1
 

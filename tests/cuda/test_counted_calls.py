@@ -130,13 +130,27 @@ def test_a_branch_of_which_a_quarter_of_each_warp_takes_one_side() -> None:
 @compiling
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_side_that_no_lane_takes_has_no_line(sign: int) -> None:
-    found = counted(sides, np.full(1024, sign, np.float32), numbers(1024), numbers(1024), product="value")
+    # 1023 elements, one a thread.
+    found = counted(sides, np.full(1023, sign, np.float32), numbers(1023), numbers(1023), product="value")
     texts = [each.text for each in found.lines]
     assert ("return math.tanh(a)" in texts) == (sign > 0)
     assert ("return math.exp(math.tanh(b))" in texts) == (sign < 0)
-    assert found.divergent == 0
+    # The last lane has no element.
+    assert found.divergent == 1
+    assert not any(each.divergent for each in found.lines if each.line)
     # Both arrays of a lane's side, and the results.
     assert found.dram_bytes == 3 * 4 * 1024
+
+
+@compiling
+@pytest.mark.parametrize(("run", "read"), [(128, 2), (8, 2), (4, 3), (1, 3)])
+def test_four_elements_of_a_thread_read_what_one_of_them_needs(run: int, read: int) -> None:
+    """A sector has eight elements: where they agree, that of the other side is left alone."""
+    x = np.where(np.arange(1024) // run % 2, 1, -1).astype(np.float32)
+    found = counted(sides, x, numbers(1024), numbers(1024), product="value")
+    assert (found.elements, found.warps) == (1024, 8)
+    assert (found.sectors_read, found.sectors_written, found.repeated) == (read * 128, 128, 0)
+    assert found.dram_bytes == (read + 1) * 4 * 1024
 
 
 @compiling

@@ -239,6 +239,8 @@ def test_what_is_stored() -> None:
         # z; i, g | zb; c | f, i, g, c: of a thread's four elements one access each, in the branch that needs them.
         assert rows["hm_lstm", version]["loads"] == "2x32+7x128"
         assert rows["hm_lstm", version]["stores"] == "5x128"
+        # c, f, i, g, z, zb, each once: those that some branches need, if one of a thread's elements does.
+        assert rows["hm_lstm_control_by_element", version]["loads"] == "6x128"
         assert rows["hm_lstm_not_aligned", version]["loads"] == "9x32"
         assert rows["product_8", version]["loads"] == "8x64"
         assert rows["product_32", version]["stores"] == "33x32"
@@ -289,7 +291,7 @@ def test_kernels_by_lanes() -> None:
     kernels = BENCH.by_lanes(call, (9, 0))
     assert {lanes: max(kernel.instructions().loads) for lanes, kernel in kernels.items()} == {1: 32, 2: 64, 4: 128}
     alone = function._inspected((*GATES, full, full), WRT, "value_and_jacobian")
-    assert list(BENCH.by_lanes(alone, (9, 0))) == [1]
+    assert list(BENCH.by_lanes(alone, (9, 0))) == [1, 2, 4]
 
 
 @pytest.mark.cuda_compilers
