@@ -6,7 +6,7 @@ earlier call has left one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,14 +157,11 @@ class Specialisation:
         """Values with tangents, or the Jacobian of tangents; `new` are arrays for the outputs that nothing else has."""
         self._without_whole()
         given = self._tangents(values, parts_of(tangents, self.wrt, self.program.pairs))
-        return self._derived(derivation, (*values, *given), given, new)
+        return self._derived((derivation, forms_of(given), bool(new)), (*values, *given), new)
 
-    def _derived(
-        self, derivation: Derivation, arguments: tuple[Any, ...], given: tuple[Any, ...], new: tuple[Any, ...]
-    ) -> Ran:
-        """The call of a derived function."""
-        key = derivation, forms_of(given), bool(new)
-        ran = run_call(self._paths, key, arguments, new, self.prepare_derived, derivation, arguments, new or None)
+    def _derived(self, key: tuple[Derivation, Hashable, bool], arguments: tuple[Any, ...], new: tuple[Any, ...]) -> Ran:
+        """The call of a derived function; the key has the forms of the tangents or cotangents."""
+        ran = run_call(self._paths, key, arguments, new, self.prepare_derived, key[0], arguments, new or None)
         if new and (path := self._paths.get(key)) is not None:
             path.writes_new = True
         return ran
@@ -188,10 +185,12 @@ class Specialisation:
     ) -> Ran:
         """The same, without whole arrays; see `forward`."""
         given = self._of_floats(cotangents)
-        if (derivation, forms_of(given), bool(new)) not in self._paths:
+        key = derivation, forms_of(given), bool(new)
+        if key not in self._paths:
             # Checked cotangents have a form of their own; a call whose cotangents have it already is not checked.
             given = self._cotangents(given, values)
-        return self._derived(derivation, (*values, *given), given, new)
+            key = derivation, forms_of(given), bool(new)
+        return self._derived(key, (*values, *given), new)
 
     def _back_to_whole(
         self, derivation: Derivation, values: tuple[Any, ...], given: tuple[Any, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,13 +53,18 @@ class Reserved(Sequence[Array]):
         return tuple, (tuple(self),)
 
     def __getitem__(self, at: Any) -> Any:
+        if self._arrays is None and isinstance(at, slice):
+            return Reserved(self._shape, self._kinds[at], self.pointers[at])
+        return self._made()[at]
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self._made())  # a sequence's own asks for one after the other, which takes longer
+
+    def _made(self) -> list[Array]:
         if self._arrays is None:
-            if isinstance(at, slice):
-                return Reserved(self._shape, self._kinds[at], self.pointers[at])
-            self._arrays = [
-                *map(sys.modules["cupy"].ndarray, itertools.repeat(self._shape), self._kinds, self.pointers)
-            ]
-        return self._arrays[at]
+            make = sys.modules["cupy"].ndarray
+            self._arrays = [*map(make, itertools.repeat(self._shape), self._kinds, self.pointers)]
+        return self._arrays
 
 
 def reserve(wanted: SharedBlock) -> Reserved:
