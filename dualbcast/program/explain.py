@@ -155,7 +155,7 @@ def _rows_of(kernel: CudaKernel) -> list[tuple[str, str]]:
     with contextlib.suppress(BackendError):  # a GPU that is newer than the table
         resources += f", occupancy {kernel.occupancy():.0%} in blocks of {kernel.block}"
     elements = f"{'one element' if lanes == 1 else f'{lanes} elements'} a thread"
-    with contextlib.suppress(MissingDependencyError):  # nvdisasm
+    with contextlib.suppress(MissingDependencyError, BackendError):  # no nvdisasm, or one that does not know the GPU
         elements += f": {kernel.instructions()}"
     return [(f"sm_{major}{minor}", resources), ("", elements)]
 

@@ -23,6 +23,7 @@ from dualbcast import differentiable_broadcast
 from dualbcast.codegen.cuda import build as cuda_build
 from dualbcast.codegen.cuda import sass
 from dualbcast.codegen.cuda.occupancy import occupancy, roomier
+from dualbcast.errors import BackendError
 from dualbcast.kernel_spec import KernelSource
 from dualbcast.program.pipeline import kernel_source
 from dualbcast.runtime.cuda import kernel as cuda_kernel
@@ -300,6 +301,19 @@ def test_an_explanation_says_what_a_thread_does() -> None:
     assert "4 elements a thread: " in text
     assert "loads 2 of 128 bits; stores 3 of 128 bits" in text
     assert "one element a thread: " in str(differentiable_broadcast(models.fold).explain(full[:, 1:], cc=(9, 0)))
+
+
+def test_an_explanation_needs_no_disassembler_that_knows_the_gpu(monkeypatch):
+    """nvdisasm of CUDA 13.5 refuses code for 7.0, which CUDA 12 compiles."""
+
+    def refused(_: Any) -> str:
+        raise BackendError("nvdisasm cannot read the compiled kernel")
+
+    monkeypatch.setattr(cuda_kernel.CudaKernel, "sass", refused)
+    array = np.ones(8, np.float32)
+    text = str(differentiable_broadcast(models.product_of_tanh).explain(array, array, cc=(9, 0)))
+    assert "4 elements a thread\n" in text + "\n"
+
 
 
 @pytest.mark.cuda_compilers
