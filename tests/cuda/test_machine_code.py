@@ -303,6 +303,7 @@ def test_an_explanation_says_what_a_thread_does() -> None:
     assert "one element a thread: " in str(differentiable_broadcast(models.fold).explain(full[:, 1:], cc=(9, 0)))
 
 
+@pytest.mark.cuda_compilers
 def test_an_explanation_needs_no_disassembler_that_knows_the_gpu(monkeypatch):
     """nvdisasm of CUDA 13.5 refuses code for 7.0, which CUDA 12 compiles."""
 
@@ -313,7 +314,6 @@ def test_an_explanation_needs_no_disassembler_that_knows_the_gpu(monkeypatch):
     array = np.ones(8, np.float32)
     text = str(differentiable_broadcast(models.product_of_tanh).explain(array, array, cc=(9, 0)))
     assert "4 elements a thread\n" in text + "\n"
-
 
 
 @pytest.mark.cuda_compilers
