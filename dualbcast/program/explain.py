@@ -70,9 +70,9 @@ class Explanation(NamedTuple):
     passes : tuple of (str, str)
         With `passes=True`, the name of each pass and the IR after it, which is empty for a pass that changes nothing.
         The first entry is the product before all passes.
-    counted : CountedLaunch or None
-        With `counted=True`, what a GPU would do for the launch: in all, and by line of the function (`counted.lines`).
-        `counted.plot()` draws it.
+    counted : object or None
+        With `counted=True`, what a GPU would do for the launch (a `CountedLaunch`): in all, and by line of the function
+        (`counted.lines`). `counted.plot()` draws it.
     """
 
     name: str
