@@ -164,19 +164,17 @@ class Dispatch:
         first = directions(wrt, form, names, signature, self.binder)
         second = first if gradient is None else directions(gradient, form, names, signature, self.binder)
         recorder = recorder_of(values)
-        is_foreign, speaks = (
-            adapter is not None and recorder is None,
-            program.speaks and self.options.debug is not False,
-        )
-        if not is_foreign and not speaks:
+        foreign = adapter if recorder is None else None
+        speaks = program.speaks and self.options.debug is not False
+        if foreign is None and not speaks:
             return Specialisation(program, signature, first, second, recorder), values
         # Imported here: most functions neither print nor assert, and most processes have no arrays of other libraries.
         from dualbcast.api.debug_calls import DebugSpecialisation, ForeignDebugSpecialisation
         from dualbcast.api.foreign_calls import ForeignSpecialisation
 
-        if adapter is not None and recorder is None:
-            foreign = ForeignDebugSpecialisation if speaks else ForeignSpecialisation
-            return foreign(program, signature, first, second, adapter), values
+        if foreign is not None:
+            kind = ForeignDebugSpecialisation if speaks else ForeignSpecialisation
+            return kind(program, signature, first, second, foreign), values
         return DebugSpecialisation(program, signature, first, second, recorder), values
 
     def _program(self, form: Form, values: tuple[Any, ...], adapter: Adapter | None) -> tuple[Program, tuple[Any, ...]]:

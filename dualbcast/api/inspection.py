@@ -20,7 +20,7 @@ from dualbcast.program.element import Call, Derivation, Summed, plain_errors
 from dualbcast.program.explain import Explanation, explain_call
 from dualbcast.program.products import Which
 from dualbcast.program.trace import Trace
-from dualbcast.runtime.arguments import beside, classify
+from dualbcast.runtime.arguments import beside, classify, is_array
 
 # The products that can be shown: those of the function itself, and those of a function derived from it.
 _Own = Literal["value", "jacobian", "value_and_jacobian", "hessian", "value_jacobian_and_hessian"]
@@ -301,7 +301,7 @@ def _check_countable(given: tuple[Any, ...], names: tuple[str, ...], is_foreign:
                 f"counted=True runs the kernel, and the dtype given for {name} has no elements; give an array, such as "
                 f"numpy.ones((1024, 1024), {np.dtype(value).name!r})"
             )
-        if is_foreign or type(value).__module__.partition(".")[0] == "cupy":
+        if is_foreign or is_array(value, "cupy"):
             raise ArgumentError(
                 "counted=True runs the kernel on this machine, on NumPy's arrays and numbers; convert the others "
                 "first, as by numpy.asarray or cupy.asnumpy"

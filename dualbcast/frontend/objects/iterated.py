@@ -60,13 +60,10 @@ def refuse_iterated(env: Environment, stmt: ast.stmt, name: str, changed: Record
     frame: Frame | None = env.frame
     place = ast.unparse(target) if isinstance(target, ast.Subscript) else ""
     while frame is not None:
-        for loop in frame.loops:
-            if isinstance(loop, Unrolled) and place not in loop.places:
-                for value in loop.over:
-                    if isinstance(value, Record) and any(root.made in mine for root in roots(value)):
-                        if changed.python_type is np.ndarray and changed.bases:  # a row of it, or another view
-                            env.fail(stmt, f"{name} shares its elements with what the loop goes over", instead)
-                        env.fail(
-                            stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})"
-                        )
+        loops = [loop for loop in frame.loops if isinstance(loop, Unrolled) and place not in loop.places]
+        over = [value for loop in loops for value in loop.over if isinstance(value, Record)]
+        if any(root.made in mine for value in over for root in roots(value)):
+            if changed.python_type is np.ndarray and changed.bases:  # a row of it, or another view
+                env.fail(stmt, f"{name} shares its elements with what the loop goes over", instead)
+            env.fail(stmt, f"{name} changes while a loop goes over it", f"a loop over a copy: tuple({name})")
         frame, place = frame.caller, ""

@@ -100,6 +100,15 @@ def log_power(a: float, x: float, surplus: float) -> float:
     return a * (math.log1p(surplus / a) if abs(surplus) < 0.5 * a else math.log(x / a))
 
 
+def divided_difference(x: float, y: float, coefficients: tuple[float, ...]) -> tuple[float, float]:
+    """A polynomial at x, and the difference of its values at x and y divided by x - y, also where this is 0."""
+    value, divided = 0.0, 0.0
+    for coefficient in coefficients:
+        divided = divided * y + value
+        value = value * x + coefficient
+    return value, divided
+
+
 def log_gamma_rise(a: float, b: float) -> float:
     """(log(gamma(a + b)) - log(gamma(a))) / b for a, b > 0, to all digits, also where b is tiny."""
     total, n = 0.0, a + b
@@ -108,11 +117,8 @@ def log_gamma_rise(a: float, b: float) -> float:
         a = a + 1.0
         n = n + 1.0
     u, v = 1.0 / a, 1.0 / n
-    # The divided difference of Stirling's series, which is odd.
-    value, divided = 0.0, 0.0
-    for coefficient in _STIRLING:
-        divided = divided * (v * v) + value
-        value = value * (u * u) + coefficient
+    # Of Stirling's series, which is odd.
+    value, divided = divided_difference(u * u, v * v, _STIRLING)
     rest = u * v * (value + v * (u + v) * divided)
     return (total + (n - 0.5) * math.log1p(b / a)) / b + math.log(a) - 1.0 - rest
 
@@ -135,11 +141,7 @@ def digamma_gap_less(a: float, b: float, logarithm: float) -> float:
         a = a + 1.0
         n = n + 1.0
     u, v = 1.0 / a, 1.0 / n
-    # The divided difference of the series in the squares of u and v.
-    value, divided = 0.0, 0.0
-    for coefficient in _DIGAMMA:
-        divided = divided * (v * v) + value
-        value = value * (u * u) + coefficient
+    _, divided = divided_difference(u * u, v * v, _DIGAMMA)
     return total + (math.log1p(b / a) - logarithm) + b * u * v * (0.5 + (u + v) * divided)
 
 
@@ -152,10 +154,7 @@ def trigamma_gap(a: float, b: float) -> float:
         n = n + 1.0
     u, v = 1.0 / a, 1.0 / n
     # The series is odd: a power of u, and one in its square with a divided difference.
-    value, divided = 0.0, 0.0
-    for coefficient in (*_BERNOULLI, 0.0):
-        divided = divided * (v * v) + value
-        value = value * (u * u) + coefficient
+    value, divided = divided_difference(u * u, v * v, (*_BERNOULLI, 0.0))
     return total - b * u * v * (1.0 + value + (u + v) * (0.5 + v * divided))
 
 
