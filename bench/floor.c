@@ -1,5 +1,6 @@
 // Reads each input once and writes each output once, on all threads, and computes next to nothing: the exclusive or of
-// the inputs. No kernel that reads and writes as many arrays takes less time, whatever it computes. Used by floor.py.
+// the inputs. No kernel that reads and writes as many arrays takes less time, whatever it computes, but where it writes
+// numbers that a processor compresses. Used by floor.py.
 
 #include <stddef.h>
 #include <string.h>

@@ -43,7 +43,8 @@ def forms(inputs: int, outputs: int, size: int) -> dict[str, Callable[[], Callab
     touch = library().touch
     size -= size % LINE
     step = size + -size % APART + 5 * LINE  # and not at the same place of a page, since a first cache has few for those
-    memory = np.ones((inputs + outputs) * step + LINE, np.uint8)
+    # Of random bytes: some processors write lines of equal bytes in half of the time (AMD's Zen 4).
+    memory = np.random.default_rng(0).integers(256, size=(inputs + outputs) * step + LINE, dtype=np.uint8)
     first = memory[-memory.ctypes.data % LINE :].ctypes.data_as(ctypes.c_void_p)  # which keeps the memory
 
     def form(streamed: bool) -> Callable[[], None]:
