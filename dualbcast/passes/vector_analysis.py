@@ -147,7 +147,7 @@ def has_varying_branches(function: ir.Function, uniform: Set[str]) -> bool:
 
 # The least saving, in additions, of a vector that skips a side (docs/decisions/022-branch-or-select.md); and the least
 # ratio of that saving to the cost of the operations that the sides share, which selects compute once.
-LEAST_SAVING = 30.0
+LEAST_SAVING = 20.0
 _LEAST_RATIO = 8.0
 _SPECULATABLE = (
     ir.COMPARISONS

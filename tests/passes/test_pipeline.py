@@ -166,7 +166,7 @@ def test_the_printed_function_is_the_function(case: Case) -> None:
 @pytest.mark.parametrize(
     ("named", "last", "line"),
     [
-        ({}, "place_loads", "\nshare_reciprocals\nfunction smooth_step("),
+        ({}, "place_loads", "\nconvert_ifs\nfunction smooth_step("),
         pytest.param({"cc": (9, 0)}, "coarsen", "\ngather_loads: no change\n", marks=pytest.mark.cuda_compilers),
     ],
     ids=["cpu", "cuda"],
