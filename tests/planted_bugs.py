@@ -241,6 +241,25 @@ BUGS = [
         "pass",
         "test_trace",
     ),
+    # --- branch fusion ---
+    Bug(
+        "operands of a fused operation from the other side",
+        'ir.Op("select", (test, *both), both[0].kind, where)',
+        'ir.Op("select", (test, *both[::-1]), both[0].kind, where)',
+        "test_if_conversion test_branch_fusion",
+    ),
+    Bug(
+        "an operation fused before its operand",
+        "i, j = i + 1, j + 1",
+        "i, j = i + 1, 0",
+        "test_branch_fusion",
+    ),
+    Bug(
+        "variables of the second side lost in a fused branch",
+        'side |= {name: by.get(getattr(value, "name", ""), value) for name, value in side.items()}',
+        "pass",
+        "test_if_conversion test_branch_fusion",
+    ),
     # --- counting ---
     Bug(
         "lanes that meet again only at the end",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from dualbcast.frontend.lower import helper_of
@@ -40,6 +41,28 @@ def cost_of_block(block: ir.Block) -> float:
                 total += (cost_of_block(stmt.then) + cost_of_block(stmt.orelse)) / 2
             case ir.For() | ir.While():
                 total += iterations_of(stmt) * sum(map(cost_of_block, blocks(stmt)))
+    return total
+
+
+def cost_of_line(line: Iterable[ir.Stmt]) -> float:
+    """The cost of assignments to different names, where an operation of several of them counts once."""
+    numbers: dict[object, int] = {}
+    # The value number of each name.
+    held: dict[str, int] = {}
+    total = 0.0
+
+    def number(expr: ir.Expr) -> int:
+        nonlocal total
+        if isinstance(expr, ir.Var) and expr.name in held:
+            return held[expr.name]
+        key = (expr.name, *map(number, expr.args)) if isinstance(expr, ir.Op) else expr
+        if isinstance(expr, ir.Op) and key not in numbers:
+            total += cost_of_operation(expr.name)
+        return numbers.setdefault(key, len(numbers))
+
+    for stmt in line:
+        assert isinstance(stmt, ir.Assign)
+        held[stmt.target.name] = number(stmt.value)
     return total
 
 

@@ -20,6 +20,7 @@ from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     among,
     assigned,
+    assignments,
     blocks,
     free_names,
     hold,
@@ -29,6 +30,7 @@ from dualbcast.ir.traversal import (
     statements,
     targets,
 )
+from dualbcast.passes.branch_fusion import fuse
 from dualbcast.passes.cost_model import cost_of_block
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
@@ -127,6 +129,9 @@ class _Conversion:
         self.names = free_names(function)
         self.reads = read_counts(function)
         self.choices: list[Choice] = []
+        # Of branches that became selects, the operations that run once for both sides; and what that saves.
+        self.fused: dict[int, tuple[str, ...]] = {}
+        self.saved = 0.0
         self.depth = 0
 
     def varies(self, expr: ir.Expr) -> bool:
@@ -181,16 +186,19 @@ class _Conversion:
         if scalar:
             self.stay(stmt, scalar)
             return [stmt]
-        may_run = may_run_for_all(stmt)
-        if self.depth < _DEEPEST and (not may_run or skipping_saves(stmt, self.seen)):
-            return self.skipping(stmt)
-        if not may_run:
+        if not may_run_for_all(stmt):
+            if self.depth < _DEEPEST:
+                return self.skipping(stmt)
             self.stay(stmt, "too deep in others")
             return [stmt]
+        mark, line, self.saved = self.names.mark(), list[ir.Stmt](), 0.0
+        values = self.flatten(stmt, {}, line)
+        if self.depth < _DEEPEST and skipping_saves(stmt, line, self.saved):
+            self.names.reset(mark)
+            return self.skipping(stmt)
         self.count(stmt)
-        new: list[ir.Stmt] = []
-        assign_together(self.flatten(stmt, {}, new), self.names, new, stmt.location)
-        return new
+        assign_together(values, self.names, line, stmt.location)
+        return line
 
     def count(self, stmt: ir.If) -> int:
         """Record that both sides of a branch, and of inner branches, are computed; the number of their operations."""
@@ -200,6 +208,8 @@ class _Conversion:
             for side in (stmt.then, stmt.orelse)
         ]
         reason = f"both sides computed: {counts[0]} + {counts[1]} operations"
+        if once := self.fused.get(id(stmt)):
+            reason += f"; {', '.join(dict.fromkeys(once))} once for both"
         self.choices.insert(choice, Choice(stmt.location, True, reason))
         return sum(counts)
 
@@ -211,12 +221,25 @@ class _Conversion:
         `outer` maps names to the variables that hold their values inside of other flattened branches.
         """
         test = renamed(stmt.test, outer)
-        then, orelse = (self.line(side, outer, new) for side in (stmt.then, stmt.orelse))
+        assert isinstance(test, ir.Atom)
+        lines: tuple[list[ir.Stmt], list[ir.Stmt]] = [], []
+        then, orelse = self.line(stmt.then, outer, lines[0]), self.line(stmt.orelse, outer, lines[1])
+        fused = fuse(test, [assignments(tuple(line)) for line in lines], self.names)
+        new += fused.line
+        self.fused[id(stmt)] = fused.operations
+        self.saved += fused.saved
+        for side, other, by in zip((then, orelse), (orelse, then), fused.by, strict=True):
+            side |= {name: by.get(getattr(value, "name", ""), value) for name, value in side.items()}
+            # What a side does not assign keeps the value from around the branch.
+            side |= {name: outer[name] for name in other if name in outer and name not in side}
         return merged(test, then, orelse, self.seen, stmt.location)
 
     def line(self, block: ir.Block, outer: dict[str, ir.Atom], new: list[ir.Stmt]) -> dict[str, ir.Atom]:
-        """Append the statements of a block without loops to `new`; `outer` with the values of variables after it."""
-        held = dict(outer)
+        """Append the statements of a block without loops to `new`; the values after it of what it assigns.
+
+        `outer` has the values of variables before it.
+        """
+        held, changed = dict(outer), dict[str, ir.Atom]()
         for part in block:
             if isinstance(part, ir.If):
                 values = self.flatten(part, held, new)
@@ -224,8 +247,8 @@ class _Conversion:
                 assert isinstance(part, ir.Assign)
                 values = {part.target.name: renamed(part.value, held)}
             for name, value in values.items():
-                held[name] = self.hold(name, value, part.location, new)
-        return held
+                held[name] = changed[name] = self.hold(name, value, part.location, new)
+        return changed
 
     def skipping(self, stmt: ir.If) -> list[ir.Stmt]:
         """The branch as one or two without an `else`, which a vector runs if one of its elements takes it.

@@ -22,7 +22,7 @@ from dualbcast.ir.traversal import (
     statements,
 )
 from dualbcast.kernel_spec import Layout
-from dualbcast.passes.cost_model import cost_of_block, cost_of_operation
+from dualbcast.passes.cost_model import cost_of_block, cost_of_line
 from dualbcast.rules.table import RULES
 
 
@@ -146,9 +146,12 @@ def has_varying_branches(function: ir.Function, uniform: Set[str]) -> bool:
 
 
 # The least saving, in additions, of a vector that skips a side (docs/decisions/022-branch-or-select.md); and the least
-# ratio of that saving to the cost of the operations that the sides share, which selects compute once.
+# ratios of that saving to the cost of what selects compute once: the operations that the sides share, and fused ones.
 LEAST_SAVING = 20.0
 _LEAST_RATIO = 8.0
+_LEAST_RATIO_OF_FUSED = 0.5
+# The most that a short side costs.
+_SHORT = 30.0
 _SPECULATABLE = (
     ir.COMPARISONS
     | ir.LOGIC
@@ -186,20 +189,22 @@ def may_run_for_all(stmt: ir.If) -> bool:
     return is_line and all(map(is_speculatable, operations_of((stmt,))))
 
 
-def skipping_saves(stmt: ir.If, seen: Set[str]) -> bool:
-    """Whether a branch that vectors can skip beats selects; `seen` are the names that were assigned before it.
+def skipping_saves(stmt: ir.If, line: Iterable[ir.Stmt], fused: float) -> bool:
+    """Whether a branch that vectors can skip beats selects, which run the statements of `line`; `fused` is the cost of
+    the operations that they save because these run once for both sides.
 
-    Selects compute both sides, and shared operations once. A vector that skips a side saves the cost of that side.
+    A vector that skips a side saves the cost of that side. Selects compute operations once that are in both sides.
     """
-    selected = _cost_of_selects(stmt, seen)
-    shared = _cost_of_paths(stmt, sum) - selected
-    return selected - _cost_of_paths(stmt, min) > max(LEAST_SAVING, _LEAST_RATIO * shared)
+    selected = cost_of_line(line)
+    shared = _cost_of_paths(stmt, sum) - selected - fused
+    least = max(LEAST_SAVING, _LEAST_RATIO * shared, _LEAST_RATIO_OF_FUSED * fused)
+    return selected - _cost_of_paths(stmt, min) > least
 
 
 def is_short(side: ir.Block) -> bool:
     """Whether a side may run for all elements at almost no cost."""
     is_line = all(isinstance(part, ir.Assign) for part in side)
-    return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= LEAST_SAVING
+    return is_line and all(map(is_speculatable, operations_of(side))) and cost_of_block(side) <= _SHORT
 
 
 def _cost_of_paths(part: ir.Stmt, total: Callable[[Iterable[float]], float]) -> float:
@@ -207,47 +212,3 @@ def _cost_of_paths(part: ir.Stmt, total: Callable[[Iterable[float]], float]) -> 
     if isinstance(part, ir.If):
         return total([sum(_cost_of_paths(inner, total) for inner in side) for side in (part.then, part.orelse)])
     return cost_of_block((part,))
-
-
-def _cost_of_selects(stmt: ir.If, seen: Set[str]) -> float:
-    """The cost of all paths through a statement without loops, where an operation of several paths counts once."""
-    numbers: dict[object, int] = {}
-    # The value number of each name that has one at this point.
-    held: dict[str, int] = {}
-    total = 0.0
-
-    def number(expr: ir.Expr) -> int:
-        nonlocal total
-        if isinstance(expr, ir.Var) and expr.name in held:
-            return held[expr.name]
-        key = (expr.name, *map(number, expr.args)) if isinstance(expr, ir.Op) else expr
-        if isinstance(expr, ir.Op) and key not in numbers:
-            total += cost_of_operation(expr.name)
-        return numbers.setdefault(key, len(numbers))
-
-    def visit(block: ir.Block) -> dict[str, int]:
-        """Count the operations of a block; the value numbers that it gives to names, which they do not keep."""
-        before: dict[str, int | None] = {}
-
-        def give(name: str, number: int) -> None:
-            before.setdefault(name, held.get(name))
-            held[name] = number
-
-        for part in block:
-            if isinstance(part, ir.If):
-                ends = visit(part.then), visit(part.orelse)
-                for name in ends[0] | ends[1]:
-                    then, orelse = (end.get(name, held.get(name)) for end in ends)
-                    if then is not None and then == orelse:
-                        give(name, then)
-                    elif None not in (then, orelse) or name in seen:
-                        give(name, numbers.setdefault((part.test, then, orelse), len(numbers)))
-            else:
-                assert isinstance(part, ir.Assign)
-                give(part.target.name, number(part.value))
-        after = {name: held.pop(name) for name in before}
-        held.update({name: old for name, old in before.items() if old is not None})
-        return after
-
-    visit((stmt,))
-    return total

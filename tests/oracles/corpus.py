@@ -299,6 +299,38 @@ def swap(x, y):
     return a * 2 + b * 3 + c, y - x
 
 
+@case((2.0, 0.5), (-2.0, 0.5), (0.0, 1.0), (750.0, -1.0), (-750.0, -1.0), (-0.0, 3.0), kinks=(2, 5))
+def functions_on_both_sides(z, y):
+    if z >= 0:
+        s = 1 / (1 + math.exp(-z))
+        return s, y * z + math.log1p(math.exp(-z)), y**2 / (1 + s) ** 0.5
+    e = math.exp(z)
+    return e / (1 + e), y * z - z + math.log1p(e), y**2 - (2 + e) ** 0.5 / (1 + y * y)
+
+
+@case((0.75, 0.5), (-0.25, 0.5), (-0.75, 1.5), (2.5, 0.125), (1.0, 1.0))
+def functions_in_another_order(z, y):
+    a, b = z + y, z - y
+    if z > 0:
+        return y * math.erfc(-a) - math.exp(-y) * math.erfc(-b), math.hypot(a, y) - math.sqrt(1 + b * b)
+    r = math.sqrt(1 + a * a)
+    return math.exp(-y) * math.erfc(b) - y * math.erfc(a), r * math.hypot(y, b)
+
+
+@case((-2.0, 0.5), (-0.5, 0.5), (0.5, 0.5), (3.0, 0.5), (0.5, -1.5), (3.0, -1.5))
+def functions_in_a_chain(z, y):
+    if z < -1:
+        s = math.exp(z) * y
+    elif z < 0:
+        s = 2 * math.exp(2 * z) - y / (1 + z * z)
+    elif z < 1:
+        t = math.tanh(y) if y > 0 else math.tanh(z - y) * 2
+        s = t - math.exp(-z * y)
+    else:
+        s = math.exp(-z) / (3 + y)
+    return s, s * y
+
+
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 

@@ -26,8 +26,8 @@ from dualbcast.frontend.lower import lower
 from dualbcast.ir.nodes import Assign, Break, Const, For, Function, If, Op, Output, Var, While
 from dualbcast.ir.simplification import simplify
 from dualbcast.ir.traversal import most_live, remove_dead, statements
+from dualbcast.passes.if_conversion import convert_ifs
 from dualbcast.passes.statement_order import shorten_waits
-from dualbcast.passes.vector_analysis import skipping_saves
 from dualbcast.program.derived_functions import jacobian_of
 from dualbcast.program.explain import operations
 
@@ -37,7 +37,7 @@ EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 # --- how it grows ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("work", [simplify, lambda function: skipping_saves(function.body[-1], set())])
+@pytest.mark.parametrize("work", [simplify, lambda function: convert_ifs(function, set())])
 def test_branches_are_looked_through_in_time_of_their_length(work: Callable[[Function], object]) -> None:
     """What a branch costs does not grow with the names before it."""
 
