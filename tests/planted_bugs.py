@@ -256,9 +256,15 @@ BUGS = [
     ),
     Bug(
         "variables of the second side lost in a fused branch",
-        'side |= {name: by.get(getattr(value, "name", ""), value) for name, value in side.items()}',
+        "side |= {name: fused.after(at, value) for name, value in side.items()}",
         "pass",
         "test_if_conversion test_branch_fusion",
+    ),
+    Bug(
+        "variables of the second side lost in a fused branch of a loop",
+        "values[at] = {name: fused.after(at, value) for name, value in values[at].items()}",
+        "pass",
+        "test_branch_fusion test_masked_loops",
     ),
     # --- counting ---
     Bug(

@@ -30,6 +30,10 @@ class Fused(NamedTuple):
     operations: tuple[str, ...]
     saved: float
 
+    def after(self, at: int, value: ir.Atom) -> ir.Atom:
+        """What a value of a side is in the line."""
+        return self.by[at].get(value.name, value) if isinstance(value, ir.Var) else value
+
 
 def fuse(test: ir.Atom, sides: Sequence[Sequence[ir.Assign]], names: ir.Names) -> Fused:
     """The line of two sides, which assign different names and may run on any numbers; the first where `test` is true.

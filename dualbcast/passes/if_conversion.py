@@ -228,8 +228,8 @@ class _Conversion:
         new += fused.line
         self.fused[id(stmt)] = fused.operations
         self.saved += fused.saved
-        for side, other, by in zip((then, orelse), (orelse, then), fused.by, strict=True):
-            side |= {name: by.get(getattr(value, "name", ""), value) for name, value in side.items()}
+        for at, (side, other) in enumerate(((then, orelse), (orelse, then))):
+            side |= {name: fused.after(at, value) for name, value in side.items()}
             # What a side does not assign keeps the value from around the branch.
             side |= {name: outer[name] for name in other if name in outer and name not in side}
         return merged(test, then, orelse, self.seen, stmt.location)

@@ -7,6 +7,7 @@ They may also be in branches, and in loops with a uniform number of iterations, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
+    assignments,
     expressions,
     falls_through,
     free_names,
@@ -28,6 +30,7 @@ from dualbcast.ir.traversal import (
     statements,
     targets,
 )
+from dualbcast.passes.branch_fusion import fuse
 from dualbcast.passes.if_conversion import merged
 from dualbcast.passes.vector_analysis import (
     blocks_vectors,
@@ -155,19 +158,28 @@ class _Masking:
         test = renamed(stmt.test, held)
         assert isinstance(test, ir.Atom)
         rest = rest if jumps(stmt) else ()
-        sides: list[tuple[dict[str, ir.Atom], ir.Atom]] = []
+        values: list[dict[str, ir.Atom]] = []
+        stays: list[ir.Atom] = []
+        lines: list[list[ir.Stmt]] = []
         for side, goes_there in ((stmt.then, test), (stmt.orelse, fold(ir.Op("not", (test,), "bool")))):
             path = (*side, *rest) if falls_through(side) else side
             there = here
             if has_loops(path):  # A loop must not run on for elements that do not reach it.
                 there = self.hold(fold(ir.Op("and", (here, self.hold(goes_there, new)), "bool")), new)
-            own = dict(held)
-            stays = self.flatten(path, own, there, new)
-            sides.append((own, stays))
-        (then, first), (orelse, second) = sides
+            values.append(dict(held))
+            lines.append([])
+            stays.append(self.flatten(path, values[-1], there, lines[-1]))
+        if not any(map(has_loops, map(tuple, lines))):
+            fused = fuse(test, [assignments(tuple(line)) for line in lines], self.own)
+            lines = [fused.line]
+            for at in (0, 1):
+                values[at] = {name: fused.after(at, value) for name, value in values[at].items()}
+                stays[at] = fused.after(at, stays[at])
+        new += itertools.chain(*lines)
+        then, orelse = values
         for name, value in merged(test, then, orelse, self.seen, stmt.location).items():
             held[name] = self.hold(value, new, stmt)
-        return self.hold(fold(ir.Op("select", (test, first, second), "bool", stmt.location)), new, stmt)
+        return self.hold(fold(ir.Op("select", (test, *stays), "bool", stmt.location)), new, stmt)
 
     def uniform_loop(self, loop: ir.For, held: dict[str, ir.Atom], here: ir.Atom, new: list[ir.Stmt]) -> None:
         """A loop with the same number of iterations for all elements."""
