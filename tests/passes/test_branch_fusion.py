@@ -80,25 +80,24 @@ def reads_again(z: float, y: float) -> float:
 def drag(z: float, y: float) -> float:
     """Each iteration takes one side."""
     for _ in range(10):
-        if z > 0:
-            z = z - 0.1 * math.sqrt(z) * y
-        else:
-            z = z + 0.1 * math.sqrt(-z) * (1 - y)
+        z = z - 0.1 * math.sqrt(z) * y if z > 0 else z + 0.1 * math.sqrt(-z) * (1 - y)
     return z
 
 
 def switching(z: float, y: float) -> float:
     """Elements leave the loop one by one, and change sides."""
-    rises = True
+    rises, step = True, 0.0
     for _ in range(12):
         if rises:
-            z = z + math.exp(-z * z)
+            step = math.exp(-z * z)
+            z = z + step
             rises = z < y * y
         else:
-            z = z - math.exp(-1 / (1 + z * z)) / (2 + y)
+            step = math.exp(-1 / (1 + z * z))
+            z = z - step / (2 + y)
             if z < -y * y:
                 break
-    return z
+    return z + step
 
 
 FUNCTIONS = [logistic_loss, sigmoid, crossed, option, roots, chain, reads_again]
