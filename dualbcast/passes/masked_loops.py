@@ -88,8 +88,8 @@ class _CannotMaskError(Exception):
 
 
 class _Masking:
-    def __init__(self, function: ir.Function, uniform: Set[str]) -> None:
-        self.varying = varying_names(function, uniform)
+    def __init__(self, function: ir.Function, uniform: Set[str], *, fuses: bool = True) -> None:
+        self.varying, self.fuses = varying_names(function, uniform), fuses
         self.reads = read_counts(function)
         self.own = free_names(function)
         # Names that have a value at this statement; `held` may have a newer one.
@@ -169,7 +169,7 @@ class _Masking:
             values.append(dict(held))
             lines.append([])
             stays.append(self.flatten(path, values[-1], there, lines[-1]))
-        if not any(map(has_loops, map(tuple, lines))):
+        if self.fuses and not any(map(has_loops, map(tuple, lines))):
             fused = fuse(test, [assignments(tuple(line)) for line in lines], self.own)
             lines = [fused.line]
             for at in (0, 1):

@@ -104,7 +104,8 @@ def array_function(formula: Formula, *, guarded: bool = False) -> ArrayFunction:
 
 def _straight(function: ir.Function) -> ir.Function:
     """All paths as one line of assignments, masked loops, and loops with a known number of iterations."""
-    masking = _Masking(function, set())
+    # As a user writes it for the peer, with the functions of both sides.
+    masking = _Masking(function, set(), fuses=False)
     held: dict[str, ir.Atom] = {}
     body: list[ir.Stmt] = []
     masking.flatten(function.body, held, ir.TRUE, body, is_outer=True)
