@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold
-from dualbcast.ir.traversal import hold, renamed
+from dualbcast.ir.traversal import assignments, hold, renamed
 from dualbcast.passes.cost_model import cost_of_line, cost_of_operation
 
 # The least cost of an operation that is worth a select for each of its operands: that of a division.
 _LEAST_COST = 5.0
 # The most statements of both sides, and pairs of costly operations: the time to compile grows with them.
-_MOST_STATEMENTS, _MOST_PAIRS = 500, 2_500
+_MOST_STATEMENTS, _MOST_PAIRS = 200, 2_500
 
 
 class Fused(NamedTuple):
@@ -35,12 +35,19 @@ class Fused(NamedTuple):
         return self.by[at].get(value.name, value) if isinstance(value, ir.Var) else value
 
 
-def fuse(test: ir.Atom, sides: Sequence[Sequence[ir.Assign]], names: ir.Names) -> Fused:
-    """The line of two sides, which assign different names and may run on any numbers; the first where `test` is true.
+def fuse(test: ir.Atom, lines: Sequence[Sequence[ir.Stmt]], names: ir.Names) -> Fused:
+    """The line of two sides, the first of which is taken where `test` is true.
+
+    They are lines themselves, of assignments to different names, and may run on any numbers.
 
     Both keep their order, so that operands come before their operations. An operand that is chosen stands for those of
     both sides from there on: what is computed from it is then the same, too.
     """
+    few = sum(map(len, lines)) <= _MOST_STATEMENTS
+    sides = [assignments(tuple(line)) for line in lines] if few else []
+    pairs = _pairs(*sides) if few else []
+    if not pairs:
+        return Fused([*lines[0], *lines[1]], ({}, {}), (), 0.0)
     fused = Fused([], ({}, {}), (), 0.0)
     line = fused.line
 
@@ -50,7 +57,7 @@ def fuse(test: ir.Atom, sides: Sequence[Sequence[ir.Assign]], names: ir.Names) -
 
     own = [{stmt.target.name for stmt in side} for side in sides]
     starts = [0, 0]
-    for places in _pairs(*sides):
+    for places in pairs:
         for at in (0, 1):
             append(at, starts[at], places[at])
             starts[at] = places[at] + 1
@@ -71,15 +78,11 @@ def fuse(test: ir.Atom, sides: Sequence[Sequence[ir.Assign]], names: ir.Names) -
         fused = fused._replace(operations=(*fused.operations, op.name.partition("#")[0]))
     for at in (0, 1):
         append(at, starts[at], len(sides[at]))
-    if fused.operations:
-        fused = fused._replace(saved=cost_of_line((*sides[0], *sides[1])) - cost_of_line(line))
-    return fused
+    return fused._replace(saved=cost_of_line((*sides[0], *sides[1])) - cost_of_line(line))
 
 
 def _pairs(then: Sequence[ir.Assign], orelse: Sequence[ir.Assign]) -> list[tuple[int, int]]:
     """The places of operations that run once, in the order of both sides; of all such choices one that saves most."""
-    if len(then) + len(orelse) > _MOST_STATEMENTS:
-        return []
     costly = [[at for at, stmt in enumerate(side) if _is_costly(stmt.value)] for side in (then, orelse)]
     if not all(costly):
         return []

@@ -20,7 +20,6 @@ from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     among,
     assigned,
-    assignments,
     blocks,
     free_names,
     hold,
@@ -224,7 +223,7 @@ class _Conversion:
         assert isinstance(test, ir.Atom)
         lines: tuple[list[ir.Stmt], list[ir.Stmt]] = [], []
         then, orelse = self.line(stmt.then, outer, lines[0]), self.line(stmt.orelse, outer, lines[1])
-        fused = fuse(test, [assignments(tuple(line)) for line in lines], self.names)
+        fused = fuse(test, lines, self.names)
         new += fused.line
         self.fused[id(stmt)] = fused.operations
         self.saved += fused.saved

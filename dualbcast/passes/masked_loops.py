@@ -17,7 +17,6 @@ from dualbcast.ir.simplification import fold, simplify, zero
 from dualbcast.ir.traversal import (
     assigned,
     assigned_always,
-    assignments,
     expressions,
     falls_through,
     free_names,
@@ -170,7 +169,7 @@ class _Masking:
             lines.append([])
             stays.append(self.flatten(path, values[-1], there, lines[-1]))
         if self.fuses and not any(map(has_loops, map(tuple, lines))):
-            fused = fuse(test, [assignments(tuple(line)) for line in lines], self.own)
+            fused = fuse(test, lines, self.own)
             lines = [fused.line]
             for at in (0, 1):
                 values[at] = {name: fused.after(at, value) for name, value in values[at].items()}
