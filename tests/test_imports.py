@@ -40,6 +40,7 @@ STAGES = [
 # Modules beside the stages: what every stage may import, and what imports like a user's code.
 LEAVES = {
     "adapters",
+    "complex_functions",
     "complex_numbers",
     "arithmetic",
     "disk_cache",

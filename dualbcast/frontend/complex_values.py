@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import complex_numbers
+from dualbcast import complex_functions, complex_numbers
 from dualbcast.frontend.arithmetic import as_number, as_scalar
 from dualbcast.frontend.environment import Environment
 from dualbcast.frontend.inlining import inline
@@ -20,7 +20,7 @@ from dualbcast.rules.guards import Capture, PartsOf
 
 _NOTHING = Const(0, "int")
 _POWERS = pow, np.power, np.float_power
-# By the name in `complex_numbers`, the callables that mean it where an argument is complex; those of `cmath` always do.
+# By the name of our own function, the callables that mean it where an argument is complex; those of `cmath` always do.
 _SPELLINGS = {
     "exp": "cmath.exp numpy.exp",
     "log": "numpy.log",
@@ -62,7 +62,7 @@ def _entries() -> dict[int, tuple[Any, Any]]:
         for spelling in spellings.split():
             module, _, attribute = spelling.partition(".")
             callable_ = getattr(_MODULES[module], attribute)
-            found[id(callable_)] = callable_, getattr(_OWN, name)
+            found[id(callable_)] = callable_, getattr(_OWN, name, None) or getattr(complex_functions, name)
     return found
 
 

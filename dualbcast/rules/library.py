@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualbcast import arithmetic, complex_numbers, special, tables
+from dualbcast import arithmetic, complex_functions, special, tables
 from dualbcast.rules import curvatures, table
 from dualbcast.rules.registration import alias, customise, rule
 from dualbcast.rules.table import REAL, Custom
@@ -63,7 +63,7 @@ def _analytic(name: str) -> None:
 
     The rules for products and quotients would lose the digits of slopes and curvatures that are small.
     """
-    parts = vars(complex_numbers)
+    parts = vars(complex_functions)
     slope, curvature = parts[f"{name}_slope"], parts[f"{name}_curvature"]
 
     def slope_real(x: float, y: float) -> Any:
@@ -83,6 +83,8 @@ def _analytic(name: str) -> None:
 _analytic("tanh")
 _analytic("asinh")
 _analytic("atanh")
+_analytic("acos")
+_analytic("acosh")
 
 
 # All lambdas have the same parameters; some need only a few of them.

@@ -30,7 +30,7 @@ SLOPES: dict[str, Callable[[Any], Any]] = {
     "real power": lambda z: mp.mpf(0.3) * mp.exp((mp.mpf(0.3) - 1) * mp.log(z)),
 }
 # Where each part has all of its digits, not only those that the other part leaves.
-BY_PARTS = ("asin", "atan", "asinh", "atanh")
+BY_PARTS = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 BESIDE = (0.0, -0.0, 1e-310, -1e-310, 1e-200, -1e-200, 1e-100, -1e-30, 1e-17, -1e-17, 1e-9, 1e-3)
 SIZES = (1e-150, 0.5, 1 - 2.0**-53, 1.0, 1 + 2.0**-52, 1.5, 2.0, 50.0, 1e100)
 ALONG = (*SIZES, *[-size for size in SIZES])
