@@ -139,9 +139,13 @@ def _saving(one: ir.Expr, other: ir.Expr, keys: dict[str, object]) -> float:
     assert isinstance(one, ir.Op) and isinstance(other, ir.Op)
     if (one.name, one.kind, len(one.args)) != (other.name, other.kind, len(other.args)):
         return 0.0
-    pairs = [pair for pair in zip(one.args, other.args, strict=True) if _key(pair[0], keys) != _key(pair[1], keys)]
-    for pair in pairs:
-        # Functions of known numbers have forms of their own, which may differ in the last digit.
-        if pair[0].kind != pair[1].kind or (one.name != "div" and any(isinstance(arg, ir.Const) for arg in pair)):
+    selects = 0
+    for place, pair in enumerate(zip(one.args, other.args, strict=True)):
+        if _key(pair[0], keys) == _key(pair[1], keys):
+            continue
+        # A function of a known number, or a quotient by one, has a form of its own, which may differ in the last digit.
+        is_known = any(isinstance(arg, ir.Const) for arg in pair) and (one.name, place) != ("div", 0)
+        if is_known or pair[0].kind != pair[1].kind:
             return 0.0
-    return cost_of_operation(one.name) - len(pairs)
+        selects += 1
+    return cost_of_operation(one.name) - selects

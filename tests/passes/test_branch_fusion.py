@@ -130,9 +130,14 @@ def test_an_operation_of_both_sides_runs_once(function: Callable[..., float], on
     assert {name: found[name] for name in once} == once
 
 
-def test_powers_of_known_numbers_are_not_fused() -> None:
-    choices = branch_choices(of(roots), set())
-    assert "once" not in str(choices)
+def parts(z: float, y: float) -> float:
+    """A quotient by a known number takes a product or three, and no division."""
+    return (z + y) / 3 if z > y else (1 + z * y) / 7
+
+
+@pytest.mark.parametrize("function", [roots, parts])
+def test_functions_of_known_numbers_are_not_fused(function: Callable[..., float]) -> None:
+    assert "once" not in str(branch_choices(of(function), set()))
 
 
 def test_what_the_sides_share_is_not_fused_with_something_else() -> None:
