@@ -123,6 +123,8 @@ def groups_of(run: dict[str, Any]) -> dict[str, list[Row]]:
     groups: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in run["benchmarks"]:
         extra = row["extra_info"]
+        if "label" not in extra:  # it compares no systems
+            continue
         first = Row(extra["label"], extra.get("form", ""), extra.get("moved", 0), {})
         merged = groups[row["group"]].setdefault(extra["label"], first)
         merged.medians[extra.get("turn", 0)] = row["stats"]["median"]
