@@ -6,14 +6,14 @@ As in B. Coutinho, D. Sampaio, F. M. Q. Pereira and W. Meira Jr., *Divergence An
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.simplification import fold
 from dualbcast.ir.traversal import assignments, hold, renamed
-from dualbcast.passes.cost_model import cost_of_line, cost_of_operation
+from dualbcast.passes.cost_model import cost_of_line, cost_of_operation, value_key, value_keys
 
 # The least cost of an operation that is worth a select for each of its operands: that of a division.
 _LEAST_COST = 5.0
@@ -38,14 +38,13 @@ class Fused(NamedTuple):
 def fuse(test: ir.Atom, lines: Sequence[Sequence[ir.Stmt]], names: ir.Names) -> Fused:
     """The line of two sides, the first of which is taken where `test` is true.
 
-    They are lines themselves, of assignments to different names, and may run on any numbers.
-
-    Both keep their order, so that operands come before their operations. An operand that is chosen stands for those of
-    both sides from there on: what is computed from it is then the same, too.
+    The sides are lines of assignments to different names, and may run on any numbers. Both keep their order, so that
+    operands come before their operations. An operand that is chosen stands for those of both sides from there on: what is
+    computed from it is then the same, too.
     """
     few = sum(map(len, lines)) <= _MOST_STATEMENTS
-    sides = [assignments(tuple(line)) for line in lines] if few else []
-    pairs = _pairs(*sides) if few else []
+    sides = [assignments(tuple(line)) if few else [] for line in lines]
+    pairs = _pairs(*sides)
     if not pairs:
         return Fused([*lines[0], *lines[1]], ({}, {}), (), 0.0)
     fused = Fused([], ({}, {}), (), 0.0)
@@ -78,7 +77,7 @@ def fuse(test: ir.Atom, lines: Sequence[Sequence[ir.Stmt]], names: ir.Names) -> 
         fused = fused._replace(operations=(*fused.operations, op.name.partition("#")[0]))
     for at in (0, 1):
         append(at, starts[at], len(sides[at]))
-    return fused._replace(saved=cost_of_line((*sides[0], *sides[1])) - cost_of_line(line))
+    return fused._replace(saved=cost_of_line((*sides[0], *sides[1])) - cost_of_line(assignments(tuple(line))))
 
 
 def _pairs(then: Sequence[ir.Assign], orelse: Sequence[ir.Assign]) -> list[tuple[int, int]]:
@@ -86,7 +85,7 @@ def _pairs(then: Sequence[ir.Assign], orelse: Sequence[ir.Assign]) -> list[tuple
     costly = [[at for at, stmt in enumerate(side) if _is_costly(stmt.value)] for side in (then, orelse)]
     if not all(costly):
         return []
-    keys = _keys((*then, *orelse))
+    keys = value_keys((*then, *orelse))
     # What both sides have as it is runs once anyway.
     shared = {keys[stmt.target.name] for stmt in then} & {keys[stmt.target.name] for stmt in orelse}
     for places, side in zip(costly, (then, orelse), strict=True):
@@ -118,30 +117,14 @@ def _is_costly(value: ir.Expr) -> bool:
     return isinstance(value, ir.Op) and cost_of_operation(value.name) >= _LEAST_COST
 
 
-def _keys(line: Iterable[ir.Assign]) -> dict[str, object]:
-    """A key for each name, which names with the same value have in common."""
-    numbers: dict[object, int] = {}
-    keys: dict[str, object] = {}
-    for stmt in line:
-        value = stmt.value
-        key = (value.name, *[_key(arg, keys) for arg in value.args]) if isinstance(value, ir.Op) else _key(value, keys)
-        keys[stmt.target.name] = numbers.setdefault(key, len(numbers))
-    return keys
-
-
-def _key(expr: ir.Expr, keys: dict[str, object]) -> object:
-    # As text, in which 0.0 and -0.0 differ.
-    return keys.get(expr.name, expr.name) if isinstance(expr, ir.Var) else repr(expr)
-
-
-def _saving(one: ir.Expr, other: ir.Expr, keys: dict[str, object]) -> float:
+def _saving(one: ir.Expr, other: ir.Expr, keys: Mapping[str, object]) -> float:
     """What is saved, in additions, if two operations run as one; 0 if they cannot."""
     assert isinstance(one, ir.Op) and isinstance(other, ir.Op)
     if (one.name, one.kind, len(one.args)) != (other.name, other.kind, len(other.args)):
         return 0.0
     selects = 0
     for place, pair in enumerate(zip(one.args, other.args, strict=True)):
-        if _key(pair[0], keys) == _key(pair[1], keys):
+        if value_key(pair[0], keys) == value_key(pair[1], keys):
             continue
         # A function of a known number, or a quotient by one, has a form of its own, which may differ in the last digit.
         is_known = any(isinstance(arg, ir.Const) for arg in pair) and (one.name, place) != ("div", 0)

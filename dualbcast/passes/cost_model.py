@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dualbcast.frontend.lower import helper_of
@@ -44,26 +44,31 @@ def cost_of_block(block: ir.Block) -> float:
     return total
 
 
-def cost_of_line(line: Iterable[ir.Stmt]) -> float:
+def cost_of_line(line: Sequence[ir.Assign]) -> float:
     """The cost of assignments to different names, where an operation of several of them counts once."""
+    keys = value_keys(line)
+    operations = {keys[stmt.target.name]: stmt.value.name for stmt in line if isinstance(stmt.value, ir.Op)}
+    return sum(map(cost_of_operation, operations.values()))
+
+
+def value_keys(line: Iterable[ir.Assign]) -> dict[str, object]:
+    """A key for each name that a line assigns, which names with the same value have in common."""
     numbers: dict[object, int] = {}
-    # The value number of each name.
-    held: dict[str, int] = {}
-    total = 0.0
-
-    def number(expr: ir.Expr) -> int:
-        nonlocal total
-        if isinstance(expr, ir.Var) and expr.name in held:
-            return held[expr.name]
-        key = (expr.name, *map(number, expr.args)) if isinstance(expr, ir.Op) else expr
-        if isinstance(expr, ir.Op) and key not in numbers:
-            total += cost_of_operation(expr.name)
-        return numbers.setdefault(key, len(numbers))
-
+    keys: dict[str, object] = {}
     for stmt in line:
-        assert isinstance(stmt, ir.Assign)
-        held[stmt.target.name] = number(stmt.value)
-    return total
+        key = value_key(stmt.value, keys)
+        keys[stmt.target.name] = numbers.setdefault(key, len(numbers)) if isinstance(stmt.value, ir.Op) else key
+    return keys
+
+
+def value_key(expr: ir.Expr, keys: Mapping[str, object]) -> object:
+    """The key of an atom or of an operation, from those of names."""
+    match expr:
+        case ir.Op():
+            return (expr.name, *[value_key(arg, keys) for arg in expr.args])
+        case ir.Var():
+            return keys.get(expr.name, expr.name)
+    return repr(expr)  # in which 0.0 and -0.0 differ
 
 
 def cost_of_expression(expr: ir.Expr) -> float:

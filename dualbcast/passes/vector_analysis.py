@@ -13,6 +13,7 @@ from functools import lru_cache
 from dualbcast.frontend.lower import helper_of
 from dualbcast.ir import nodes as ir
 from dualbcast.ir.traversal import (
+    assignments,
     atoms,
     blocks,
     expressions,
@@ -195,7 +196,7 @@ def skipping_saves(stmt: ir.If, line: Iterable[ir.Stmt], fused: float) -> bool:
 
     A vector that skips a side saves the cost of that side. Selects compute operations once that are in both sides.
     """
-    selected = cost_of_line(line)
+    selected = cost_of_line(assignments(tuple(line)))
     shared = _cost_of_paths(stmt, sum) - selected - fused
     least = max(LEAST_SAVING, _LEAST_RATIO * shared, _LEAST_RATIO_OF_FUSED * fused)
     return selected - _cost_of_paths(stmt, min) > least
