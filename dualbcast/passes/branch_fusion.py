@@ -39,8 +39,8 @@ def fuse(test: ir.Atom, lines: Sequence[Sequence[ir.Stmt]], names: ir.Names) -> 
     """The line of two sides, the first of which is taken where `test` is true.
 
     The sides are lines of assignments to different names, and may run on any numbers. Both keep their order, so that
-    operands come before their operations. An operand that is chosen stands for those of both sides from there on: what is
-    computed from it is then the same, too.
+    operands come before their operations. An operand that is chosen stands for those of both sides from there on: what
+    is computed from it is then the same, too.
     """
     few = sum(map(len, lines)) <= _MOST_STATEMENTS
     sides = [assignments(tuple(line)) if few else [] for line in lines]
